@@ -1,0 +1,79 @@
+"""What a person sees: steps with their time on stderr, results on stdout, nothing twice.
+
+Results go to stdout so that they can be piped; progress goes to stderr. On a terminal a progress line is
+rewritten in place, elsewhere it is printed when it changes and at most every ten seconds.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TextIO
+
+PLAIN_INTERVAL_S = 10.0
+
+
+def duration(seconds: float) -> str:
+    """A short human duration: `4 s`, `3 min 12 s`."""
+    whole = round(seconds)
+    return f"{whole} s" if whole < 60 else f"{whole // 60} min {whole % 60:02d} s"
+
+
+@dataclass
+class Console:
+    """Steps and results of one command.
+
+    Args:
+        err: where progress goes.
+        out: where results go.
+        clock: seconds, monotonic.
+    """
+
+    err: TextIO = field(default_factory=lambda: sys.stderr)
+    out: TextIO = field(default_factory=lambda: sys.stdout)
+    clock: Callable[[], float] = time.monotonic
+    _last_plain_s: float = -PLAIN_INTERVAL_S
+    _line_open: bool = False
+
+    def result(self, text: str = "") -> None:
+        """A line that the command was run for."""
+        self._close_line()
+        print(text, file=self.out, flush=True)
+
+    def note(self, text: str) -> None:
+        """A line about what happens."""
+        self._close_line()
+        print(text, file=self.err, flush=True)
+
+    def progress(self, text: str) -> None:
+        """A line that the next progress replaces on a terminal; elsewhere at most one in ten seconds."""
+        if self.err.isatty():
+            print(f"\r\x1b[K  {text[:150]}", end="", file=self.err, flush=True)
+            self._line_open = True
+        elif self.clock() - self._last_plain_s >= PLAIN_INTERVAL_S:
+            self._last_plain_s = self.clock()
+            print(f"  {text}", file=self.err, flush=True)
+
+    @contextmanager
+    def step(self, title: str) -> Iterator[None]:
+        """Announce a step and say how long it took."""
+        self.note(f"==> {title}")
+        self._last_plain_s = -PLAIN_INTERVAL_S
+        started_s = self.clock()
+        yield
+        self.note(f"    done in {duration(self.clock() - started_s)}")
+
+    def _close_line(self) -> None:
+        if self._line_open:
+            print("\r\x1b[K", end="", file=self.err, flush=True)
+            self._line_open = False
+
+
+def table(rows: list[list[str]], header: list[str]) -> str:
+    """A plain left-aligned table, two spaces between columns, no trailing spaces."""
+    lines = [header, *rows]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
+    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines)

@@ -1,0 +1,215 @@
+"""Drives the real `pulumi` command: one hermetic environment, one stack a call, its output kept in a log.
+
+Owns the environment variables that make a run repeatable (file backend below KNOBLESS_HOME unless the user names
+one, passphrase in a file, no update checks, no plugin downloads) and the reading of `--json`. It decides nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stacks.cli.errors import CliError, ExitCode
+from stacks.cli.workspace import Workspace
+
+TAIL_LINES = 60
+POLL_S = 1.0
+INTERRUPT_GRACE_S = 60.0
+LOCKED = "Another run holds the stack's lock. If none is going on, an interrupted one left it: `pulumi cancel STACK`"
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What one `pulumi preview --json` said.
+
+    Args:
+        stack: the stack's name.
+        steps: the `steps` of the output, as Pulumi wrote them.
+        counts: resources by operation, without `same`.
+    """
+
+    stack: str
+    steps: tuple[Mapping[str, Any], ...]
+    counts: Mapping[str, int]
+
+    @property
+    def changes(self) -> bool:
+        return bool(self.counts)
+
+
+def ensure_passphrase(workspace: Workspace) -> None:
+    """Make the passphrase of this environment's stacks once: 256 random bits, readable by its owner alone."""
+    workspace.pulumi_dir.mkdir(parents=True, exist_ok=True)
+    if not workspace.passphrase_file.exists():
+        fresh = workspace.passphrase_file.with_suffix(".new")
+        fresh.touch(mode=0o600)
+        fresh.write_text(secrets.token_urlsafe(32) + "\n")
+        fresh.rename(workspace.passphrase_file)
+
+
+def variables(workspace: Workspace, bin_dir: Path, inherited: Mapping[str, str]) -> dict[str, str]:
+    """Environment variables of a hermetic run, without those that are inherited. `knobless env` prints them."""
+    own = {
+        "KNOBLESS_CLUSTER": str(workspace.cluster_file),
+        "KNOBLESS_HOME": str(workspace.home),
+        "PATH": f"{bin_dir}:{inherited.get('PATH', os.defpath)}",
+        "PULUMI_BACKEND_URL": inherited.get("PULUMI_BACKEND_URL", f"file://{workspace.pulumi_dir}/state"),
+        "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+        "PULUMI_DISABLE_REGISTRY_RESOLVE": "true",
+        "PULUMI_HOME": str(workspace.pulumi_dir / "home"),
+        "PULUMI_SKIP_CONFIRMATIONS": "true",
+        "PULUMI_SKIP_UPDATE_CHECK": "true",
+        "PULUMI_SUPPRESS_NEO_LINK": "true",
+        "PYTHONWARNINGS": "ignore",
+    }
+    if "PULUMI_CONFIG_PASSPHRASE" not in inherited and "PULUMI_CONFIG_PASSPHRASE_FILE" not in inherited:
+        own["PULUMI_CONFIG_PASSPHRASE_FILE"] = str(workspace.passphrase_file)
+    return own
+
+
+def count_operations(steps: tuple[Mapping[str, Any], ...]) -> dict[str, int]:
+    """Resources by operation; `same`, `read` and the parts of a replace are no change of their own."""
+    quiet = {"same", "read", "refresh", "create-replacement", "delete-replaced", "discard", "read-discard"}
+    counts: dict[str, int] = {}
+    for step in steps:
+        operation = str(step.get("op"))
+        if operation not in quiet:
+            counts[operation] = counts.get(operation, 0) + 1
+    return counts
+
+
+class Pulumi:
+    """The `pulumi` command in one workspace.
+
+    Args:
+        workspace: where the project and the state are.
+        bin_dir: the folder of `pulumi` and its plugins, first on PATH.
+    """
+
+    def __init__(self, workspace: Workspace, bin_dir: Path) -> None:
+        self._workspace = workspace
+        self._env = {**os.environ, **variables(workspace, bin_dir, os.environ)}
+        self.log_dir = workspace.pulumi_dir / "log"
+        for folder in (self.log_dir, workspace.pulumi_dir / "state"):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def stacks(self) -> list[str]:
+        """Names of the stacks that the backend knows."""
+        return [str(entry["name"]).rsplit("/", 1)[-1] for entry in json.loads(self._quiet("stack", "ls", "--json"))]
+
+    def ensure_stack(self, stack: str) -> None:
+        """Make the stack where the backend does not know it yet."""
+        if stack not in self.stacks():
+            self._quiet("stack", "init", stack, "--secrets-provider", "passphrase")
+
+    def preview(self, stack: str) -> Preview:
+        """Run `pulumi preview --json`; raises CliError with Pulumi's own diagnostics."""
+        result = self._run("preview", "-s", stack, "--json", "--policy-pack", str(self._workspace.policy_pack))
+        if result.returncode != 0:
+            raise self.failure(f"the preview of {stack} failed", result.returncode, result.stdout + result.stderr)
+        steps = tuple(json.loads(result.stdout).get("steps", []))
+        return Preview(stack, steps, count_operations(steps))
+
+    def up(self, stack: str, on_line: Callable[[str], None], abandon: Callable[[], str | None]) -> None:
+        """Apply. `abandon` is asked about once a second; a text ends the wait early and becomes the error."""
+        arguments = ["up", "-s", stack, "--yes", "--skip-preview", "--policy-pack", str(self._workspace.policy_pack)]
+        self._stream(stack, arguments, on_line, abandon)
+
+    def destroy(self, stack: str, on_line: Callable[[str], None]) -> None:
+        """Remove all that the stack holds, and the stack."""
+        self._run("state", "unprotect", "-s", stack, "--all", "--yes")
+        self._stream(stack, ["destroy", "-s", stack, "--yes", "--skip-preview"], on_line, lambda: None)
+        self._quiet("stack", "rm", stack, "--yes")
+
+    def outputs(self, stack: str) -> dict[str, Any]:
+        return dict(json.loads(self._quiet("stack", "output", "-s", stack, "--json")))
+
+    def cancel(self, stack: str) -> None:
+        """Break the lock that an interrupted run left."""
+        self._run("cancel", stack, "--yes")
+
+    def _argv(self, arguments: tuple[str, ...] | list[str]) -> list[str]:
+        return ["pulumi", "--non-interactive", "--color", "never", "-C", str(self._workspace.root), *arguments]
+
+    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self._argv(arguments), env=self._env, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+        )
+
+    def _quiet(self, *arguments: str) -> str:
+        result = self._run(*arguments)
+        if result.returncode != 0:
+            raise self.failure(f"pulumi {' '.join(arguments[:2])} failed", result.returncode, result.stderr)
+        return result.stdout
+
+    def _stream(
+        self, stack: str, arguments: list[str], on_line: Callable[[str], None], abandon: Callable[[], str | None]
+    ) -> None:
+        log = self.log_dir / f"{stack}.{arguments[0]}.log"
+        with log.open("w") as sink:
+            process = subprocess.Popen(
+                self._argv(arguments), env=self._env, stdout=sink, stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL, process_group=0,
+            )  # fmt: skip
+            try:
+                reason = _follow(process, log, on_line, abandon)
+            except BaseException:
+                _interrupt(process)
+                raise
+        if reason is not None:
+            raise CliError(f"{stack}: {reason}", hint=f"whole log: {log}", code=ExitCode.NOT_READY)
+        if process.returncode != 0:
+            raise self.failure(f"applying {stack} failed", process.returncode, log.read_text())
+
+    def failure(self, what: str, code: int, output: str) -> CliError:
+        """Pulumi's diagnostics without its progress; a policy violation and a bad spec keep their own codes."""
+        text = diagnostics(output)
+        kind = ExitCode.SPEC if "problem in" in text or "problems in" in text else ExitCode.FAILED
+        if code == 5 or "Policy Violations" in output or "policy violation" in output.lower():
+            kind = ExitCode.POLICY
+        return CliError(f"{what}:\n{text}", hint=LOCKED if "locked by" in text else "", code=kind)
+
+
+def diagnostics(output: str) -> str:
+    """The part of Pulumi's output that says what is wrong, else its last lines."""
+    lines = output.splitlines()
+    starts = [i for i, line in enumerate(lines) if line.startswith(("Diagnostics:", "Policies:", "Policy Violations:"))]
+    ends = [i for i, line in enumerate(lines) if line.startswith(("Resources:", "Duration:"))]
+    kept = lines[starts[0] : next((e for e in ends if e > starts[0]), None)] if starts else lines[-TAIL_LINES:]
+    return "\n".join(line for line in kept if line.strip())
+
+
+def _follow(
+    process: subprocess.Popen[bytes], log: Path, on_line: Callable[[str], None], abandon: Callable[[], str | None]
+) -> str | None:
+    """Pass new log lines on until the process ends; interrupt it when `abandon` gives a reason."""
+    with log.open() as reader:
+        while process.poll() is None:
+            for line in reader:
+                if line.strip():
+                    on_line(line.strip())
+            reason = abandon()
+            if reason is not None:
+                _interrupt(process)
+                return reason
+            time.sleep(POLL_S)
+    return None
+
+
+def _interrupt(process: subprocess.Popen[bytes]) -> None:
+    """SIGINT lets Pulumi write its state and unlock; only one that doesn't end is killed."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(INTERRUPT_GRACE_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()

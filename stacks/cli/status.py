@@ -1,0 +1,139 @@
+"""What runs: endpoint objects turned into lines for a person and into JSON for a program.
+
+Reads only the objects' status, where each controller wrote its own part; nothing is guessed. What no controller
+has written yet is shown as `-`, never as zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from controllers.kube import Object
+from stacks.cli.console import table
+
+HEADER = ["ENDPOINT", "TEAM", "VERSION", "READY", "TARGET", "LIMITS", "STATE", "LAST DECISION"]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One entry of the autoscaler's last decisions."""
+
+    at: str
+    revision: str
+    before: int | None
+    after: int | None
+    reason: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class EndpointStatus:
+    """One endpoint as the controllers describe it; None is "not written yet"."""
+
+    endpoint: str
+    team: str
+    model: str
+    version: str | None
+    ready_replicas: int | None
+    desired_replicas: int | None
+    target_concurrency: float | None
+    demand: float | None
+    minimum: int
+    maximum: int
+    ready: bool
+    reason: str
+    message: str
+    last_decision: str | None
+    revisions: tuple[Mapping[str, Any], ...]
+    decisions: tuple[Decision, ...]
+
+
+def read(endpoint: Object) -> EndpointStatus:
+    """The status of one endpoint object, whatever part of it exists."""
+    spec, status = endpoint["spec"], endpoint.get("status") or {}
+    scaler = status.get("autoscaler") or {}
+    ready: Mapping[str, Any] = next((c for c in status.get("conditions") or [] if c.get("type") == "Ready"), {})
+    current = ready.get("observedGeneration") == endpoint["metadata"].get("generation")
+    return EndpointStatus(
+        endpoint=endpoint["metadata"]["name"],
+        team=spec["team"],
+        model=spec["model"]["uri"],
+        version=status.get("modelVersion"),
+        ready_replicas=scaler.get("readyReplicas"),
+        desired_replicas=scaler.get("desiredReplicas"),
+        target_concurrency=scaler.get("targetConcurrency"),
+        demand=scaler.get("demand"),
+        minimum=spec["concurrency"]["min"],
+        maximum=spec["concurrency"]["max"],
+        ready=current and ready.get("status") == "True",
+        reason=str(ready.get("reason", "Pending")) if current else "Pending",
+        message=str(ready.get("message", "")) if current else "the controllers have not seen this change yet",
+        last_decision=scaler.get("lastDecision"),
+        revisions=tuple(status.get("revisions") or ()),
+        decisions=tuple(_decision(entry) for entry in scaler.get("decisions") or ()),
+    )
+
+
+def _decision(entry: Mapping[str, Any]) -> Decision:
+    return Decision(
+        at=str(entry.get("at", "")),
+        revision=str(entry.get("revision", "")),
+        before=entry.get("from"),
+        after=entry.get("to"),
+        reason=str(entry.get("reason", "")),
+        detail=str(entry.get("detail", "")),
+    )
+
+
+def _shown(value: object) -> str:
+    return "-" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def row(status: EndpointStatus) -> list[str]:
+    return [
+        status.endpoint,
+        status.team,
+        _shown(status.version),
+        f"{_shown(status.ready_replicas)}/{_shown(status.desired_replicas)}",
+        _shown(status.target_concurrency),
+        f"{status.minimum}-{status.maximum}",
+        "Ready" if status.ready else status.reason,
+        _shown(status.last_decision),
+    ]
+
+
+def render(statuses: list[EndpointStatus]) -> str:
+    """The table, and below it one line for each endpoint that is not ready."""
+    if not statuses:
+        return "No endpoints."
+    lines = [table([row(status) for status in statuses], HEADER)]
+    lines += [f"{s.endpoint}: {s.reason}: {s.message}" for s in statuses if not s.ready]
+    return "\n".join(lines)
+
+
+def render_one(status: EndpointStatus) -> str:
+    """One endpoint whole: its line, its revisions, its last decisions with their reasons."""
+    revisions = [[str(r.get(k, "-")) for k in ("name", "phase", "modelVersion", "since")] for r in status.revisions]
+    decisions = [
+        [d.at, d.revision, f"{_shown(d.before)} -> {_shown(d.after)}", d.reason, d.detail] for d in status.decisions
+    ]
+    parts = [render([status]), f"model: {status.model}"]
+    if revisions:
+        parts.append(table(revisions, ["REVISION", "PHASE", "VERSION", "SINCE"]))
+    if decisions:
+        parts.append(table(decisions, ["AT", "REVISION", "REPLICAS", "REASON", "DETAIL"]))
+    return "\n\n".join(parts)
+
+
+def as_json(statuses: list[EndpointStatus]) -> list[dict[str, Any]]:
+    return [asdict(status) for status in statuses]
+
+
+def failure(endpoint: Object) -> str | None:
+    """Why waiting for this object is pointless, where a controller said so about its present generation."""
+    terminal = {"ImagePullFailed", "ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ModelLoadFailed"}
+    terminal |= {"CrashLoopBackOff", "Unschedulable", "StartTimeout", "QuotaExceeded", "Refused", "ModelFetchFailed"}
+    status = read(endpoint)
+    return f"{status.reason}: {status.message}" if not status.ready and status.reason in terminal else None

@@ -1,0 +1,89 @@
+"""Where things are for one run of the command line: the checkout, the state folder, the environment of Git.
+
+Every path that the command line uses is computed here; nothing here reads or writes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+DEFAULT_HOME = Path("/var/lib/knobless")
+PROJECT = "knobless"
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """One checkout, one state folder, one environment, one embedded instance.
+
+    Args:
+        root: the checkout (the folder of Pulumi.yaml).
+        home: KNOBLESS_HOME: tools, images, model registry, keys, Pulumi's state.
+        environment: the folder below stacks/ that is planned and applied.
+        instance: the embedded node's name.
+    """
+
+    root: Path
+    home: Path
+    environment: str
+    instance: str
+
+    @property
+    def python(self) -> Path:
+        """The interpreter of the project's own environment."""
+        return Path(sys.prefix) / "bin" / "python"
+
+    @property
+    def mlflow_env(self) -> Path:
+        return self.home / "envs" / "mlflow"
+
+    @property
+    def mlflow_python(self) -> Path:
+        return self.mlflow_env / "bin" / "python"
+
+    @property
+    def node_dir(self) -> Path:
+        return self.home / "nodes" / self.instance
+
+    @property
+    def cluster_file(self) -> Path:
+        """Facts of the running cluster, for the Pulumi program and the other commands."""
+        return self.home / "clusters" / f"{self.environment}.json"
+
+    @property
+    def pulumi_dir(self) -> Path:
+        return self.home / "pulumi" / self.environment
+
+    @property
+    def passphrase_file(self) -> Path:
+        return self.pulumi_dir / "passphrase"
+
+    @property
+    def keys_dir(self) -> Path:
+        return self.home / "keys" / self.environment
+
+    @property
+    def ca_dir(self) -> Path:
+        return self.home / "ca"
+
+    @property
+    def policy_pack(self) -> Path:
+        return self.root / "policies" / "pack"
+
+
+def find_root(start: Path) -> Path | None:
+    """The nearest folder at or above `start` that holds the project's Pulumi.yaml, if any."""
+    for folder in [start, *start.parents]:
+        if (folder / "Pulumi.yaml").is_file() and (folder / "stacks").is_dir():
+            return folder
+    return None
+
+
+def from_process(environment: str, instance: str, env: dict[str, str] | None = None) -> Workspace:
+    """The workspace of this process: KNOBLESS_ROOT or the checkout of this file; KNOBLESS_HOME or the default."""
+    env = dict(os.environ) if env is None else env
+    root = Path(env["KNOBLESS_ROOT"]) if env.get("KNOBLESS_ROOT") else Path(__file__).resolve().parents[2]
+    home = Path(env.get("KNOBLESS_HOME") or DEFAULT_HOME)
+    return Workspace(root=root, home=home, environment=environment, instance=instance)
