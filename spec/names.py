@@ -59,7 +59,7 @@ GENERATED_SUFFIX: Final = 6  # "-" and five random characters: pods, EndpointSli
 _TEAM_NAMESPACE_PREFIX: Final = "team-"
 # A Service takes an endpoint's name as its first part, and a Service starts with a letter (RFC 1035).
 _LABEL = re.compile(r"[a-z](?:[-a-z0-9]*[a-z0-9])?")
-_HASH = re.compile(r"[0-9a-f]{%d}" % REVISION_HASH_LENGTH)
+_HASH = re.compile(f"[0-9a-f]{{{REVISION_HASH_LENGTH}}}")
 _LIMITS: Final = {"endpoint": ENDPOINT_MAX, "team": TEAM_MAX, "environment": ENVIRONMENT_MAX}
 LABEL_RULE: Final = "lower-case letters, digits and '-', first a letter, last a letter or digit"
 
@@ -68,9 +68,9 @@ def name_problem(what: str, text: str) -> str | None:
     """Why `text` can't name an endpoint, a team or an environment (`what`), or None where it can."""
     limit = _LIMITS[what]
     if not _LABEL.fullmatch(text):
-        return f"{text!r} can't name {'a' if what == 'team' else 'an'} {what}: {LABEL_RULE}"
+        return f"{text!r} is no name for the {what}: {LABEL_RULE}"
     if len(text) > limit:
-        return f"{text!r} has {len(text)} characters; the name of {'a' if what == 'team' else 'an'} {what} has at most {limit}"
+        return f"{text!r} has {len(text)} characters, the name of the {what} at most {limit}"
     return None
 
 
@@ -182,9 +182,7 @@ def parse_stack(name: str) -> Stack:
             return PlatformStack(environment)
         case [environment, team, endpoint]:
             return EndpointStack(environment, team, endpoint)
-    raise ValueError(
-        f"{name!r} names no stack: stacks are <environment>.platform and <environment>.<team>.<endpoint>"
-    )
+    raise ValueError(f"{name!r} names no stack: stacks are <environment>.platform and <environment>.<team>.<endpoint>")
 
 
 def stack_of_file(path: str) -> Stack:
@@ -192,9 +190,10 @@ def stack_of_file(path: str) -> Stack:
     match PurePosixPath(path).parts:
         case (folder, environment, file) if (folder, file) == (STACKS_FOLDER, PLATFORM_FILE):
             return PlatformStack(environment)
-        case (folder, environment, endpoints, team, file) if (
-            (folder, endpoints) == (STACKS_FOLDER, ENDPOINTS_FOLDER) and file.endswith(".yaml")
-        ):
+        case (folder, environment, endpoints, team, file) if (folder, endpoints) == (
+            STACKS_FOLDER,
+            ENDPOINTS_FOLDER,
+        ) and file.endswith(".yaml"):
             return EndpointStack(environment, team, file.removesuffix(".yaml"))
     raise ValueError(
         f"{path!r} declares no stack: files are {STACKS_FOLDER}/<environment>/{PLATFORM_FILE} and "

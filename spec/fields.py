@@ -1,0 +1,91 @@
+"""Owns the field types that several files use: names, amounts, lists of teams.
+
+Leaves the fields themselves to the models. One idea: a value is parsed where it enters, and is never checked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BeforeValidator, PlainSerializer, PlainValidator, WithJsonSchema
+
+from spec import names
+from spec.model_reference import ALLOWED as MODEL_ALLOWED
+from spec.model_reference import ModelReference, parse_model_reference
+from spec.quantities import CPU_FORMS, MEMORY_FORMS, Cpu, Memory, parse_cpu, parse_memory
+from spec.reading import echo, refused
+
+Parsed = TypeVar("Parsed")
+
+
+def _named(what: str) -> Callable[[str], str]:
+    def check(text: str) -> str:
+        problem = names.name_problem(what, text)
+        if problem is not None:
+            raise refused(problem)
+        return text
+
+    return check
+
+
+EndpointName = Annotated[str, AfterValidator(_named("endpoint"))]
+TeamName = Annotated[str, AfterValidator(_named("team"))]
+EnvironmentName = Annotated[str, AfterValidator(_named("environment"))]
+
+
+def _parsing(kind: type[Parsed], parse: Callable[[str], Parsed], allowed: str, number: bool) -> Callable[[Any], Parsed]:
+    def check(value: Any) -> Parsed:
+        if isinstance(value, kind):
+            return value
+        if isinstance(value, bool) or not isinstance(value, str | int | float if number else str):
+            raise refused(f"{echo(value)} is not allowed here", allowed)
+        try:
+            return parse(str(value))
+        except ValueError as error:
+            raise refused(str(error), allowed) from error
+
+    return check
+
+
+_AMOUNT_SCHEMA = WithJsonSchema({"type": ["string", "number"]})
+CpuField = Annotated[
+    Cpu, PlainValidator(_parsing(Cpu, parse_cpu, CPU_FORMS, number=True)), PlainSerializer(str), _AMOUNT_SCHEMA
+]
+MemoryField = Annotated[
+    Memory,
+    PlainValidator(_parsing(Memory, parse_memory, MEMORY_FORMS, number=True)),
+    PlainSerializer(str),
+    _AMOUNT_SCHEMA,
+]
+ModelField = Annotated[
+    ModelReference,
+    PlainValidator(_parsing(ModelReference, parse_model_reference, MODEL_ALLOWED, number=False)),
+    PlainSerializer(str),
+    WithJsonSchema({"type": "string", "pattern": r"^models:/([^/:@]+/[1-9][0-9]*|m-[0-9a-f]{32})$"}),
+]
+
+
+def between(low: Parsed, high: Parsed) -> AfterValidator:
+    """Bounds, both allowed, of an amount."""
+
+    def check(value: Parsed) -> Parsed:
+        if not low <= value <= high:  # type: ignore[operator]
+            raise refused(f"{value} is too {'small' if value < low else 'large'}", f"{low} to {high}")  # type: ignore[operator]
+        return value
+
+    return AfterValidator(check)
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _once(teams: tuple[str, ...]) -> tuple[str, ...]:
+    again = sorted({team for team in teams if teams.count(team) > 1})
+    if again:
+        raise refused(f"{', '.join(again)} stands twice")
+    return teams
+
+
+TeamList = Annotated[tuple[TeamName, ...], BeforeValidator(_as_tuple), AfterValidator(_once)]
