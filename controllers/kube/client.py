@@ -15,7 +15,7 @@ import httpx
 from controllers.kube.credentials import Credentials, from_environment
 from controllers.kube.errors import Gone, Unauthorized, Unreachable, error_from
 from controllers.kube.resources import DEPLOYMENTS, Gvr, Object, Objects
-from controllers.kube.watch import Event, follow
+from controllers.kube.watch import Event, follow, selection
 from spec import names
 
 Propagation = Literal["Background", "Foreground", "Orphan"]
@@ -68,25 +68,25 @@ class KubeClient:
     async def get(self, gvr: Gvr, namespace: str | None, name: str) -> Object:
         return await self._request("GET", gvr.path(namespace, name))
 
-    async def list(self, gvr: Gvr, namespace: str | None = None, labels: str | None = None) -> Objects:
-        """All objects, in pages. `labels` is a selector: `a=b,c in (d, e),!f`."""
-        objects, _ = await self.list_with_version(gvr, namespace, labels)
+    async def list(
+        self, gvr: Gvr, namespace: str | None = None, labels: str | None = None, name: str | None = None
+    ) -> Objects:
+        """All objects, in pages. `labels` is a selector: `a=b,c in (d, e),!f`; `name` picks one by its name."""
+        objects, _ = await self.list_with_version(gvr, namespace, labels, name)
         return objects
 
     async def list_with_version(
-        self, gvr: Gvr, namespace: str | None = None, labels: str | None = None
+        self, gvr: Gvr, namespace: str | None = None, labels: str | None = None, name: str | None = None
     ) -> tuple[Objects, str]:
         """All objects, with the apiVersion and kind that list items lack; and the version to watch from."""
         try:
-            return await self._pages(gvr, namespace, labels, _PAGE)
+            return await self._pages(gvr, namespace, selection(labels, name), _PAGE)
         except Gone:  # the pages' snapshot was compacted away half-way
-            return await self._pages(gvr, namespace, labels, 0)
+            return await self._pages(gvr, namespace, selection(labels, name), 0)
 
-    async def _pages(
-        self, gvr: Gvr, namespace: str | None, labels: str | None, page: int
-    ) -> tuple[Objects, str]:
+    async def _pages(self, gvr: Gvr, namespace: str | None, selected: dict[str, str], page: int) -> tuple[Objects, str]:
         objects: Objects = []
-        params: dict[str, str] = {"limit": str(page)} | ({"labelSelector": labels} if labels else {})
+        params = {"limit": str(page)} | selected
         while True:
             answer = await self._request("GET", gvr.path(namespace), params=params)
             for item in answer.get("items") or []:
@@ -97,20 +97,19 @@ class KubeClient:
             params["continue"] = token
 
     def watch(
-        self, gvr: Gvr, namespace: str | None = None, labels: str | None = None
+        self, gvr: Gvr, namespace: str | None = None, labels: str | None = None, name: str | None = None
     ) -> AsyncIterator[Event]:
-        """First the state as one SYNC, then each change, for ever. See `controllers.kube.watch`."""
-        return follow(self, gvr, namespace, labels)
+        """First the state as one SYNC, then each change, for ever. See `controllers.kube.watch`.
 
-    async def create(
-        self, gvr: Gvr, namespace: str | None, body: Object, manager: str = names.MANAGED_BY
-    ) -> Object:
+        With `name` it needs permission for that one object only (RBAC `resourceNames`).
+        """
+        return follow(self, gvr, namespace, labels, name)
+
+    async def create(self, gvr: Gvr, namespace: str | None, body: Object, manager: str = names.MANAGED_BY) -> Object:
         params = {"fieldManager": manager}
         return await self._request("POST", gvr.path(namespace), params=params, body=_typed(gvr, body))
 
-    async def replace(
-        self, gvr: Gvr, namespace: str | None, body: Object, manager: str = names.MANAGED_BY
-    ) -> Object:
+    async def replace(self, gvr: Gvr, namespace: str | None, body: Object, manager: str = names.MANAGED_BY) -> Object:
         """PUT; with metadata.resourceVersion it raises Conflict if somebody wrote in between."""
         path = gvr.path(namespace, body["metadata"]["name"])
         return await self._request("PUT", path, params={"fieldManager": manager}, body=_typed(gvr, body))
@@ -163,9 +162,7 @@ class KubeClient:
         if resource_version is not None:
             body["metadata"] = {"resourceVersion": resource_version}
         path = DEPLOYMENTS.path(namespace, deployment, "scale")
-        return await self._request(
-            "PATCH", path, params={"fieldManager": manager}, body=body, content_type=_MERGE
-        )
+        return await self._request("PATCH", path, params={"fieldManager": manager}, body=body, content_type=_MERGE)
 
     async def _request(
         self,

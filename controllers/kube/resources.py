@@ -23,9 +23,7 @@ class Gvr:
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
-    def path(
-        self, namespace: str | None = None, name: str | None = None, subresource: str | None = None
-    ) -> str:
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
         """`/apis/apps/v1/namespaces/ns/deployments/name/scale`; without a namespace: all of them."""
         parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
         if namespace is not None and self.namespaced:

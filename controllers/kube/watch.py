@@ -46,7 +46,7 @@ class Source(Protocol):
     """What a watch needs of the client."""
 
     async def list_with_version(
-        self, gvr: Gvr, namespace: str | None = None, labels: str | None = None
+        self, gvr: Gvr, namespace: str | None = None, labels: str | None = None, name: str | None = None
     ) -> tuple[list[Object], str]: ...
 
     def stream(
@@ -68,16 +68,24 @@ class Backoff:
         await asyncio.sleep(delay_s * random.uniform(0.5, 1.0))
 
 
-async def follow(source: Source, gvr: Gvr, namespace: str | None, labels: str | None) -> AsyncIterator[Event]:
+def selection(labels: str | None, name: str | None) -> dict[str, str]:
+    """The query parameters that narrow a list or a watch."""
+    chosen = {"labelSelector": labels, "fieldSelector": f"metadata.name={name}" if name else None}
+    return {key: value for key, value in chosen.items() if value}
+
+
+async def follow(
+    source: Source, gvr: Gvr, namespace: str | None, labels: str | None, name: str | None = None
+) -> AsyncIterator[Event]:
     """See the module. Ends only by cancellation."""
     backoff = Backoff()
     version: str | None = None
     while True:
         try:
             if version is None:
-                objects, version = await source.list_with_version(gvr, namespace, labels)
+                objects, version = await source.list_with_version(gvr, namespace, labels, name)
                 yield Event("SYNC", tuple(objects))
-            async for kind, obj in _changes(source, gvr, namespace, labels, version):
+            async for kind, obj in _changes(source, gvr.path(namespace), selection(labels, name), version):
                 backoff.reset()
                 version = obj["metadata"]["resourceVersion"]
                 if kind is not None:
@@ -92,7 +100,7 @@ async def follow(source: Source, gvr: Gvr, namespace: str | None, labels: str | 
 
 
 async def _changes(
-    source: Source, gvr: Gvr, namespace: str | None, labels: str | None, version: str
+    source: Source, path: str, selected: dict[str, str], version: str
 ) -> AsyncIterator[tuple[EventType | None, Object]]:
     """One connection's changes after `version`; None for a bookmark, which only moves the version on."""
     params = {
@@ -100,8 +108,8 @@ async def _changes(
         "allowWatchBookmarks": "true",
         "resourceVersion": version,
         "timeoutSeconds": str(_WATCH_S),
-    } | ({"labelSelector": labels} if labels else {})
-    async with source.stream(gvr.path(namespace), params, _READ_TIMEOUT_S) as lines:
+    } | selected
+    async with source.stream(path, params, _READ_TIMEOUT_S) as lines:
         async for line in lines:
             if not line.strip():
                 continue
