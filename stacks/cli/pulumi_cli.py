@@ -60,6 +60,7 @@ def variables(workspace: Workspace, bin_dir: Path, inherited: Mapping[str, str])
     own = {
         "KNOBLESS_CLUSTER": str(workspace.cluster_file),
         "KNOBLESS_HOME": str(workspace.home),
+        "KNOBLESS_STACKS": str(workspace.stacks),
         "PATH": f"{bin_dir}:{inherited.get('PATH', os.defpath)}",
         "PULUMI_BACKEND_URL": inherited.get("PULUMI_BACKEND_URL", f"file://{workspace.pulumi_dir}/state"),
         "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",

@@ -20,12 +20,14 @@ class Workspace:
 
     Args:
         root: the checkout (the folder of Pulumi.yaml).
+        stacks: the folder that holds the environments' folders.
         home: KNOBLESS_HOME: tools, images, model registry, keys, Pulumi's state.
         environment: the folder below stacks/ that is planned and applied.
         instance: the embedded node's name.
     """
 
     root: Path
+    stacks: Path
     home: Path
     environment: str
     instance: str
@@ -48,13 +50,23 @@ class Workspace:
         return self.home / "nodes" / self.instance
 
     @property
+    def cluster_dir(self) -> Path:
+        """What belongs to one environment on one cluster, and goes with it."""
+        return self.home / "clusters" / f"{self.instance}-{self.environment}"
+
+    @property
     def cluster_file(self) -> Path:
         """Facts of the running cluster, for the Pulumi program and the other commands."""
-        return self.home / "clusters" / f"{self.environment}.json"
+        return self.cluster_dir / "cluster.json"
 
     @property
     def pulumi_dir(self) -> Path:
-        return self.home / "pulumi" / self.environment
+        return self.cluster_dir / "pulumi"
+
+    @property
+    def payloads_dir(self) -> Path:
+        """Input examples of the models, as files that curl can send."""
+        return self.home / "payloads"
 
     @property
     def passphrase_file(self) -> Path:
@@ -62,7 +74,7 @@ class Workspace:
 
     @property
     def keys_dir(self) -> Path:
-        return self.home / "keys" / self.environment
+        return self.home / "keys" / f"{self.instance}-{self.environment}"
 
     @property
     def ca_dir(self) -> Path:
@@ -82,8 +94,9 @@ def find_root(start: Path) -> Path | None:
 
 
 def from_process(environment: str, instance: str, env: dict[str, str] | None = None) -> Workspace:
-    """The workspace of this process: KNOBLESS_ROOT or the checkout of this file; KNOBLESS_HOME or the default."""
+    """The workspace of this process: KNOBLESS_ROOT, _STACKS and _HOME, each with its default."""
     env = dict(os.environ) if env is None else env
     root = Path(env["KNOBLESS_ROOT"]) if env.get("KNOBLESS_ROOT") else Path(__file__).resolve().parents[2]
+    stacks = Path(env.get("KNOBLESS_STACKS") or root / "stacks")
     home = Path(env.get("KNOBLESS_HOME") or DEFAULT_HOME)
-    return Workspace(root=root, home=home, environment=environment, instance=instance)
+    return Workspace(root=root, stacks=stacks, home=home, environment=environment, instance=instance)

@@ -1,0 +1,46 @@
+# The README's commands. Each is one `knobless` command, or one test run; `make help` lists them.
+PYTHON ?= python3
+K := $(PYTHON) ./knobless
+RUN := .venv/bin/python -m
+
+.DEFAULT_GOAL := help
+.PHONY: help up down down-all status test check fast lint types layers bench env-dev
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+up: ## build what is missing, start the platform and every endpoint under stacks/, send a prediction
+	@$(K) up
+
+down: ## stop everything that runs; tools, images, MLflow's data and keys stay
+	@$(K) down
+
+down-all: ## stop everything and remove every file that `make up` made outside this folder
+	@$(K) down --purge
+
+status: ## what runs
+	@$(K) status
+
+test: check ## the whole suite, on an embedded cluster of its own (at most 20 minutes once tools are cached)
+	@$(RUN) pytest -m "cluster or process"
+
+check: env-dev lint types layers fast ## lint, types, layers and the fast tests, no cluster: under a minute
+
+env-dev:
+	@KNOBLESS_DEV=1 $(K) --version >/dev/null
+
+lint: env-dev
+	@$(RUN) ruff check .
+	@$(RUN) ruff format --check .
+
+types: env-dev
+	@$(RUN) mypy
+
+layers: env-dev
+	@.venv/bin/lint-imports
+
+fast: env-dev
+	@$(RUN) pytest -q -m "not cluster and not process"
+
+bench: env-dev ## latency through our gateway over a bare HAProxy; table, and JSON under bench-results/
+	@$(RUN) tests.bench.gateway_latency

@@ -1,0 +1,194 @@
+"""The commands and their help. Each command is a few lines here; the work is in its module."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import click
+
+from spec import names
+from stacks.cli import actions, workspace
+from stacks.cli.console import Console
+from stacks.cli.errors import CliError, ExitCode
+
+P = ParamSpec("P")
+R = TypeVar("R")
+VERSION = "0.1.0"
+EPILOG = (
+    "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 this machine lacks something, 4 a file under stacks/ is wrong, "
+    "5 a policy refuses, 6 not found or not running, 7 the plan has changes (plan --expect-no-changes), "
+    "8 an endpoint did not become ready, 130 interrupted."
+)
+
+
+def command(function: Callable[P, R]) -> Callable[P, R]:
+    """Turn failures into one clear message and the documented exit code."""
+
+    @wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except CliError as error:
+            click.echo(f"\nknobless: {error.message}", err=True)
+            if error.hint:
+                click.echo(f"  {error.hint}", err=True)
+            sys.exit(int(error.code))
+        except KeyboardInterrupt:
+            click.echo("\nInterrupted. What is finished is kept; run the command again to go on.", err=True)
+            sys.exit(int(ExitCode.INTERRUPTED))
+
+    return wrapped
+
+
+@click.group(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(VERSION, prog_name="knobless")
+@click.option(
+    "-e",
+    "--environment",
+    default=names.DEFAULT_ENVIRONMENT,
+    envvar="KNOBLESS_ENVIRONMENT",
+    show_default=True,
+    help="The folder below stacks/.",
+)
+@click.option(
+    "--instance",
+    default="default",
+    envvar="KNOBLESS_INSTANCE",
+    show_default=True,
+    help="The embedded cluster's name; two instances never meet.",
+)
+@click.pass_context
+def cli(context: click.Context, environment: str, instance: str) -> None:
+    """Serve any model without tuning: a model and a concurrency range in Git, the platform does the rest."""
+    context.obj = actions.Actions(workspace.from_process(environment, instance), Console())
+
+
+@cli.command()
+@click.option("--yes", is_flag=True, help="Remove endpoints whose file is gone without asking.")
+@click.option("--only", multiple=True, metavar="ENDPOINT", help="Plan and apply only this endpoint (repeatable).")
+@click.option("--no-demo", is_flag=True, help="Train no example model and send no prediction.")
+@click.pass_obj
+@command
+def up(app: actions.Actions, yes: bool, only: tuple[str, ...], no_demo: bool) -> None:
+    """Start what is missing, then plan, gate and apply every stack."""
+    app.up(assume_yes=yes, only=only, demo=not no_demo)
+
+
+@cli.command()
+@click.pass_obj
+@command
+def build(app: actions.Actions) -> None:
+    """Build and push the images that the endpoints under stacks/ need."""
+    app.build()
+
+
+@cli.command()
+@click.option(
+    "--expect-no-changes", is_flag=True, help=f"Exit with {int(ExitCode.CHANGES)} where something would change."
+)
+@click.pass_obj
+@command
+def plan(app: actions.Actions, expect_no_changes: bool) -> None:
+    """Show what `up` would change, and whether pods restart."""
+    app.plan(expect_no_changes=expect_no_changes)
+
+
+@cli.command()
+@click.option("--purge", is_flag=True, help="Remove tools, images, the model registry's data and keys as well.")
+@click.pass_obj
+@command
+def down(app: actions.Actions, purge: bool) -> None:
+    """Stop everything that runs; tools, images, MLflow's data and keys stay."""
+    app.down(purge=purge)
+
+
+@cli.command()
+@click.argument("endpoint", required=False)
+@click.option("--json", "as_json", is_flag=True, help="The same, for programs.")
+@click.pass_obj
+@command
+def status(app: actions.Actions, endpoint: str | None, as_json: bool) -> None:
+    """Show endpoints: versions, replicas, target concurrency, last decisions and their reasons."""
+    app.status(endpoint, as_json=as_json)
+
+
+@cli.command()
+@click.argument("endpoint")
+@click.option("-f", "--follow", is_flag=True, help="Go on as lines come.")
+@click.option("-n", "--lines", default=50, show_default=True, help="Lines of each pod.")
+@click.pass_obj
+@command
+def logs(app: actions.Actions, endpoint: str, follow: bool, lines: int) -> None:
+    """Print the logs of an endpoint's pods, of `gateway`, or of `controllers`."""
+    sys.exit(app.logs(endpoint, follow=follow, lines=lines))
+
+
+@cli.command()
+@click.argument("endpoint")
+@click.option(
+    "-d",
+    "--data",
+    type=click.Path(path_type=Path, allow_dash=True),
+    help="A file with the request's JSON, or - for standard input; else the model's own input example.",
+)
+@click.option("--key-file", type=click.Path(path_type=Path, exists=True), help="A file with the API key.")
+@click.pass_obj
+@command
+def predict(app: actions.Actions, endpoint: str, data: Path | None, key_file: Path | None) -> None:
+    """Send one prediction through the gateway and print the answer."""
+    payload = sys.stdin.buffer.read() if data == Path("-") else data.read_bytes() if data else None
+    sys.exit(0 if app.predict(endpoint, payload, key_file) else int(ExitCode.FAILED))
+
+
+@cli.group()
+def keys() -> None:
+    """Make, list and revoke API keys."""
+
+
+@keys.command("create")
+@click.option("--team", required=True, help="The team whose endpoints the key may call.")
+@click.pass_obj
+@command
+def keys_create(app: actions.Actions, team: str) -> None:
+    """Make a key: shown once, and saved to a file only you can read."""
+    app.create_key(team)
+
+
+@keys.command("list")
+@click.option("--json", "as_json", is_flag=True, help="The same, for programs.")
+@click.pass_obj
+@command
+def keys_list(app: actions.Actions, as_json: bool) -> None:
+    """List the keys that the gateway accepts, without the keys."""
+    app.list_keys(as_json=as_json)
+
+
+@keys.command("revoke")
+@click.argument("key_id")
+@click.pass_obj
+@command
+def keys_revoke(app: actions.Actions, key_id: str) -> None:
+    """Make a key invalid within a second."""
+    app.revoke_key(key_id)
+
+
+@cli.command("env")
+@click.pass_obj
+@command
+def show_env(app: actions.Actions) -> None:
+    """Print shell lines for `pulumi` and `kubectl` by hand: eval "$(knobless env)"."""
+    for name, value in app.shell_variables().items():
+        click.echo(f"export {name}={json.dumps(value)}")
+
+
+def main(argv: list[str] | None = None) -> Any:
+    return cli.main(args=argv, prog_name="knobless")
+
+
+if __name__ == "__main__":
+    main()

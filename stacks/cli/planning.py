@@ -1,0 +1,103 @@
+"""The plan: what each stack would change, what is removed, and whether the rules on operations allow it.
+
+Owns the order (platform first, removals last) and the text. Leaves the differences to Pulumi, the verdicts to
+`policies.operations`. One idea: nothing is applied that was not previewed and judged in the same run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spec import names
+from stacks.cli.pulumi_cli import Preview, Pulumi
+
+VERBS = {"create": "create", "update": "update", "delete": "delete", "replace": "replace"}
+# An endpoint object's fields whose change makes a revision, and so new pods.
+POD_PATHS = ("spec.podTemplate", "spec.runtime")
+
+
+@dataclass(frozen=True)
+class StackPlan:
+    """One stack of the plan: applied with `preview`, or removed."""
+
+    stack: str
+    preview: Preview | None
+
+    @property
+    def removed(self) -> bool:
+        return self.preview is None
+
+    @property
+    def changes(self) -> bool:
+        return self.preview is None or self.preview.changes
+
+
+def orphans(known: Iterable[str], declared: Iterable[str], environment: str) -> list[str]:
+    """Endpoint stacks of this environment that the backend knows and no file declares any more."""
+    wanted = set(declared)
+    found = []
+    for name in known:
+        try:
+            stack = names.parse_stack(name)
+        except ValueError:
+            continue  # not one of ours
+        if isinstance(stack, names.EndpointStack) and stack.environment == environment and name not in wanted:
+            found.append(name)
+    return sorted(found)
+
+
+def stack_plan(pulumi: Pulumi, stack: str) -> StackPlan:
+    pulumi.ensure_stack(stack)
+    return StackPlan(stack, pulumi.preview(stack))
+
+
+def changed_paths(step: Mapping[str, Any]) -> list[str]:
+    """Property paths that a step changes, as Pulumi names them."""
+    return sorted({*(step.get("detailedDiff") or {}), *(step.get("diffReasons") or ())})
+
+
+def restarts_pods(step: Mapping[str, Any]) -> bool:
+    """Whether the step makes a new revision of an endpoint."""
+    of_endpoint = f":{names.KIND}::" in str(step.get("urn")) and "kubernetes:" in str(step.get("urn"))
+    return of_endpoint and any(path.startswith(POD_PATHS) for path in changed_paths(step))
+
+
+def describe_step(step: Mapping[str, Any]) -> str:
+    """`update ModelEndpoint wine: spec.concurrency.max`."""
+    urn = str(step.get("urn", ""))
+    kind, _, name = urn.split("::", 2)[-1].rpartition("::")
+    paths = changed_paths(step) if step.get("op") == "update" else []
+    what = f"{step.get('op')} {kind.rsplit(':', 1)[-1].rsplit('$', 1)[-1]} {name}"
+    return what + (f": {', '.join(paths)}" if paths else "")
+
+
+def describe(plan: StackPlan) -> list[str]:
+    """Lines for a person: one for the stack, one for each changed object."""
+    if plan.preview is None:
+        return [f"{plan.stack}: its file is gone: the endpoint is drained and removed, and its URL answers 404"]
+    if not plan.changes:
+        return [f"{plan.stack}: no change"]
+    steps = [step for step in plan.preview.steps if step.get("op") in VERBS and "pulumi:pulumi:" not in step["urn"]]
+    summary = ", ".join(f"{count} to {verb}" for verb, count in sorted(plan.preview.counts.items()))
+    return [f"{plan.stack}: {summary} ({pods(steps)})", *(f"    {describe_step(step)}" for step in steps)]
+
+
+def pods(steps: Iterable[Mapping[str, Any]]) -> str:
+    """What happens to the pods of models."""
+    if any(step.get("op") == "create" and f":{names.KIND}::" in str(step["urn"]) for step in steps):
+        return "new endpoint"
+    if any(restarts_pods(step) for step in steps):
+        return "new revision: its pods replace the old ones once they are ready"
+    return "no pod of a model restarts"
+
+
+def make(pulumi: Pulumi, declared: list[str], environment: str, report: Callable[[str], None]) -> tuple[StackPlan, ...]:
+    """Preview every declared stack, platform first, then name the removals."""
+    plans = []
+    for stack in declared:
+        report(f"previewing {stack}")
+        plans.append(stack_plan(pulumi, stack))
+    gone = orphans(pulumi.stacks(), declared, environment)
+    return (*plans, *(StackPlan(stack, None) for stack in gone))

@@ -1,0 +1,79 @@
+"""The plan's text and counts, from previews as Pulumi writes them."""
+
+from typing import Any
+
+import pytest
+
+from stacks.cli import planning, pulumi_cli
+from stacks.cli.pulumi_cli import Preview, count_operations, diagnostics
+
+ENDPOINT = (
+    "urn:pulumi:local.alpha.wine::knobless::knobless:serving:ModelEndpoint"
+    "$kubernetes:knobless.dev/v1alpha1:ModelEndpoint::wine"
+)
+
+
+def step(operation: str, urn: str = ENDPOINT, paths: tuple[str, ...] = ()) -> dict[str, Any]:
+    return {"op": operation, "urn": urn, "detailedDiff": {path: {"kind": "update"} for path in paths}}
+
+
+def plan(*steps: dict[str, Any]) -> planning.StackPlan:
+    return planning.StackPlan("local.alpha.wine", Preview("local.alpha.wine", steps, count_operations(steps)))
+
+
+def test_a_preview_of_unchanged_objects_has_no_changes() -> None:
+    assert not plan(step("same"), step("read")).changes
+    assert planning.describe(plan(step("same"))) == ["local.alpha.wine: no change"]
+
+
+def test_a_replace_counts_once_though_pulumi_lists_its_parts() -> None:
+    assert count_operations((step("create-replacement"), step("replace"), step("delete-replaced"))) == {"replace": 1}
+
+
+@pytest.mark.parametrize(
+    ("steps", "says"),
+    [
+        ([step("create")], "new endpoint"),
+        ([step("update", paths=("spec.podTemplate.spec.containers[0].image",))], "new revision"),
+        ([step("update", paths=("spec.runtime.initialLimit",))], "new revision"),
+        ([step("update", paths=("spec.concurrency.max",))], "no pod of a model restarts"),
+        ([step("update", paths=("spec.access.teams",))], "no pod of a model restarts"),
+    ],
+)
+def test_the_plan_says_whether_pods_restart(steps: list[dict[str, Any]], says: str) -> None:
+    assert says in planning.describe(plan(*steps))[0]
+
+
+def test_each_changed_object_is_named_with_what_changes() -> None:
+    lines = planning.describe(plan(step("update", paths=("spec.concurrency.max", "spec.routing.queueMax"))))
+    assert lines[1].strip() == "update ModelEndpoint wine: spec.concurrency.max, spec.routing.queueMax"
+
+
+def test_a_removed_file_is_announced_as_the_end_of_its_url() -> None:
+    assert "404" in planning.describe(planning.StackPlan("local.alpha.old", None))[0]
+
+
+def test_orphans_are_endpoint_stacks_of_this_environment_without_a_file() -> None:
+    known = ["local.platform", "local.alpha.wine", "local.alpha.old", "staging.alpha.old", "somebody-elses"]
+    assert planning.orphans(known, ["local.platform", "local.alpha.wine"], "local") == ["local.alpha.old"]
+
+
+def test_diagnostics_keep_what_is_wrong_and_drop_the_progress() -> None:
+    output = "\n".join(
+        [
+            "Updating (local.platform):",
+            " +  pulumi:pulumi:Stack creating",
+            "Diagnostics:",
+            "  x (y):",
+            "    error: boom",
+            "",
+            "Resources:",
+            "    1 unchanged",
+        ]
+    )
+    assert diagnostics(output) == "Diagnostics:\n  x (y):\n    error: boom"
+
+
+def test_output_without_diagnostics_is_cut_to_its_end() -> None:
+    lines = [f"line {i}" for i in range(200)]
+    assert diagnostics("\n".join(lines)).splitlines() == lines[-pulumi_cli.TAIL_LINES :]
