@@ -38,11 +38,9 @@ class Memory:
     bytes: int
 
     def __str__(self) -> str:
-        for units in (_BINARY, _DECIMAL):
-            for suffix, size in reversed(units.items()):
-                if self.bytes and self.bytes % size == 0:
-                    return f"{self.bytes // size}{suffix}"
-        return str(self.bytes)
+        units = {"": 1} | _BINARY | _DECIMAL
+        spellings = [f"{self.bytes // size}{suffix}" for suffix, size in units.items() if self.bytes % size == 0]
+        return min(spellings, key=len)  # 2G, not 1953125Ki
 
 
 def parse_cpu(text: str) -> Cpu:

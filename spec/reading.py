@@ -73,7 +73,7 @@ def read_model(model: type[Model], document: Document, added: Mapping[str, Any] 
 
     `added` are fields that the file must not state, because its place states them.
     """
-    if document.is_broken(()):
+    if document.is_broken(()) or not isinstance(document.value, dict):
         return None
     stated: dict[str, Any] = document.value
     for name in added or {}:
@@ -116,7 +116,7 @@ def _schema_message(detail: ErrorDetails) -> str:
 def _unknown_field(model: type[BaseModel], path: Path, hidden: frozenset[str]) -> tuple[str, str]:
     owner = _model_at(model, path[:-1])
     known = [name for name in owner.model_fields if name not in hidden] if owner else []
-    near = difflib.get_close_matches(str(path[-1]).lower(), known, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(str(path[-1]).lower(), known, n=1, cutoff=0.7)
     hint = f": did you mean {near[0]}?" if near else ""
     return f"unknown field{hint}", ", ".join(known)
 

@@ -145,9 +145,9 @@ class _Reader:
     def _start(self, event: yaml.DocumentStartEvent, count: int) -> None:
         place = _place(event)
         if event.version or event.tags:
-            self._trouble((), place, "a % directive: remove it")
+            self._tell((), place, "a % directive: remove it")
         if count > 1:
-            self._trouble((), place, "a second document: write one document to a file")
+            self._tell((), place, "a second document: write one document to a file")
 
     def _check_root(self) -> None:
         document = self._document
@@ -219,24 +219,24 @@ class _Reader:
         place = _place(event)
         if not isinstance(event, yaml.ScalarEvent):
             _skip_node(event, events)
-            self._key_trouble(path, place, "a key that is not text: write a plain name")
+            self._tell(path, place, "a key that is not text: write a plain name")
             return None
         if event.anchor is not None or event.tag is not None:
-            self._key_trouble(path, place, "an anchor or a tag at a key: remove it")
+            self._tell(path, place, "an anchor or a tag at a key: remove it")
             return None
         if event.style is None and event.value == "<<":
-            self._key_trouble(path, place, "<< merges another mapping: write the fields themselves")
+            self._tell(path, place, "<< merges another mapping: write the fields themselves")
             return None
         value = read_plain(event.value) if event.style is None else event.value
         if isinstance(value, Trap):
-            self._key_trouble(path, place, f"key {value.message}")
+            self._tell(path, place, f"key {value.message}")
             return None
         if not isinstance(value, str):
-            self._key_trouble(path, place, f'key {event.value} is not text: write "{event.value}"')
+            self._tell(path, place, f'key {event.value} is not text: write "{event.value}"')
             return None
         return value
 
-    def _key_trouble(self, path: Path, place: Place, message: str) -> None:
+    def _tell(self, path: Path, place: Place, message: str) -> None:
         problem = Problem(self._document.file, *place, field_text(path), message)
         self._document.problems.append(problem)
 

@@ -1,0 +1,146 @@
+"""A whole environment: what no single file shows, all problems of all files at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from spec.environment import Environment, effective_rollout, load_environment
+from spec.problems import SpecError
+
+PLATFORM = "environment: local\nteams: {alpha: {}, beta: {}}\n"
+
+
+def endpoint(name: str, extra: str = "") -> str:
+    return f"endpoint: {name}\nmodel: models:/m/1\nconcurrency: {{min: 1, max: 64}}\n{extra}"
+
+
+def load(platform: str | None = PLATFORM, **more: str) -> Environment:
+    """Keyword `alpha__iris` is the file of endpoint iris of team alpha."""
+    files = {f"stacks/local/endpoints/{name.replace('__', '/')}.yaml": text for name, text in more.items()}
+    return load_environment("local", files if platform is None else files | {"stacks/local/platform.yaml": platform})
+
+
+def told(files: dict[str, str | bytes]) -> list[str]:
+    with pytest.raises(SpecError) as caught:
+        load_environment("local", files)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_an_environment_is_its_platform_and_its_endpoints_by_name() -> None:
+    environment = load(beta__iris=endpoint("iris"), alpha__wine=endpoint("wine", "access: {teams: [beta]}\n"))
+    assert environment.platform.environment == "local"
+    assert [(spec.endpoint, spec.team) for spec in environment.endpoints] == [("iris", "beta"), ("wine", "alpha")]
+    assert environment.endpoint("wine") is environment.endpoints[1]
+    assert environment.endpoint("none") is None
+
+
+def test_an_environment_without_endpoints_is_one() -> None:
+    assert load().endpoints == ()
+
+
+def test_hidden_files_and_notes_are_passed_over() -> None:
+    files = {
+        "stacks/local/platform.yaml": PLATFORM,
+        "stacks/local/README.md": "# x",
+        "stacks/local/endpoints/.keep": "",
+    }
+    assert load_environment("local", files).endpoints == ()
+
+
+def test_a_name_given_by_two_teams_is_a_problem_that_names_the_other_file() -> None:
+    with pytest.raises(SpecError) as caught:
+        load(alpha__iris=endpoint("iris"), beta__iris=endpoint("iris"))
+    assert [str(problem) for problem in caught.value.problems] == [
+        "stacks/local/endpoints/beta/iris.yaml:1:11: endpoint: 'iris' stands in "
+        "stacks/local/endpoints/alpha/iris.yaml too: a name is given once in an environment"
+    ]
+
+
+def test_a_folder_of_no_declared_team_is_a_problem() -> None:
+    with pytest.raises(SpecError, match=r"gamma/iris.yaml:1:1: the folder names team 'gamma'.*allowed: alpha, beta"):
+        load(gamma__iris=endpoint("iris"))
+
+
+def test_access_for_no_declared_team_is_a_problem_at_the_list_entry() -> None:
+    with pytest.raises(SpecError, match=r"iris.yaml:4:24: access.teams\[1\]: 'gamma' is no team"):
+        load(alpha__iris=endpoint("iris", "access: {teams: [beta, gamma]}\n"))
+
+
+def test_teams_are_checked_even_where_the_platform_has_another_problem() -> None:
+    with pytest.raises(SpecError) as caught:
+        load(PLATFORM + "cluster: x\n", gamma__iris=endpoint("iris"))
+    assert len(caught.value.problems) == 2
+
+
+def test_teams_that_can_not_be_read_are_not_held_against_the_endpoints() -> None:
+    with pytest.raises(SpecError) as caught:
+        load("environment: local\nteams: *x\n", gamma__iris=endpoint("iris"))
+    assert len(caught.value.problems) == 1
+
+
+def test_a_quota_that_one_replica_of_each_endpoint_exceeds_is_a_problem_of_the_quota() -> None:
+    platform = "environment: local\nteams: {alpha: {quota: {memory: 3Gi, pods: 1}}}\n"
+    big = "resources: {memory: 2Gi}\n"
+    with pytest.raises(SpecError) as caught:
+        load(platform, alpha__iris=endpoint("iris", big), alpha__wine=endpoint("wine", big))
+    assert [str(problem).split(": ", 1)[1] for problem in caught.value.problems] == [
+        "teams.alpha.quota.memory: one replica of each endpoint of alpha needs 4Gi, more than 3Gi",
+        "teams.alpha.quota.pods: one replica of each endpoint of alpha is 2 pods, more than 1",
+    ]
+
+
+def test_a_quota_that_just_fits_is_none() -> None:
+    platform = "environment: local\nteams: {alpha: {quota: {memory: 1Gi, pods: 1}}}\n"
+    assert len(load(platform, alpha__iris=endpoint("iris")).endpoints) == 1
+
+
+@pytest.mark.parametrize(
+    "path,words",
+    [
+        ("stacks/local/endpoints/alpha/iris.yml", "rename it to end in .yaml"),
+        ("stacks/local/platform.yml", "rename it to end in .yaml"),
+        ("stacks/local/endpoints/iris.yaml", "declares no stack"),
+        ("stacks/local/alpha/iris.yaml", "declares no stack"),
+        ("stacks/local/endpoints/alpha/old/iris.yaml", "declares no stack"),
+        ("stacks/local/endpoints/alpha/iris.yaml.bak", "declares no stack"),
+        ("stacks/local/endpoints/Alpha/iris.yaml", "is no name for the team"),
+        ("stacks/local/endpoints/alpha/iris_2.yaml", "is no name for the endpoint"),
+        ("stacks/prod/endpoints/alpha/iris.yaml", "lies outside of stacks/local"),
+        ("stacks/prod/platform.yaml", "lies outside of stacks/local"),
+        ("elsewhere/iris.yaml", "lies outside of stacks/local"),
+    ],
+)
+def test_a_file_that_declares_nothing_is_a_problem(path: str, words: str) -> None:
+    (problem,) = told({"stacks/local/platform.yaml": PLATFORM, path: endpoint("iris")})
+    assert problem.startswith(f"{path}: ")
+    assert words in problem
+
+
+def test_a_missing_platform_file_is_a_problem_beside_the_others() -> None:
+    problems = told({"stacks/local/endpoints/alpha/iris.yaml": "endpoint: iri\n"})
+    assert "stacks/local/platform.yaml: the file is missing: it declares the environment" in problems
+    assert len(problems) == 4
+
+
+def test_all_problems_of_all_files_are_told_in_the_order_of_the_files() -> None:
+    problems = told(
+        {
+            "stacks/local/platform.yaml": "environment: prod\nteams: {alpha: {}}\n",
+            "stacks/local/endpoints/alpha/b.yaml": "endpoint: b\nmodel: models:/b/1\nconcurrency: {min: 2, max: 1}\n",
+            "stacks/local/endpoints/beta/a.yaml": b"endpoint: \xff\n",
+        }
+    )
+    assert [problem.split(":")[0].removeprefix("stacks/local/") for problem in problems] == [
+        "endpoints/alpha/b.yaml",
+        "endpoints/beta/a.yaml",
+        "endpoints/beta/a.yaml",
+        "platform.yaml",
+    ]
+
+
+def test_an_endpoints_rollout_settings_win_over_the_platforms() -> None:
+    environment = load(
+        PLATFORM + "rollout: {hold_s: 60}\n", alpha__iris=endpoint("iris", "rollout: {start_timeout_s: 30}\n")
+    )
+    rollout = effective_rollout(environment.endpoints[0], environment.platform)
+    assert (rollout.hold_s, rollout.start_timeout_s) == (60, 30)
