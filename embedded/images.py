@@ -1,0 +1,156 @@
+"""Owns building images from Containerfiles and bringing them into an instance's registry.
+
+Leaves what an image contains to its Containerfile. One idea: an image is named by a digest of everything that goes
+in, so "is it built?" and "is it pushed?" are look-ups, and a second run builds nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from embedded import host_settings, registry
+from embedded.instance import Instance
+from embedded.services import SYSTEM_PATH
+
+NAMESPACE: Final = "knobless"
+TAIL_LINES: Final = 20
+
+Report = Callable[[str], None]
+
+
+class ImageError(Exception):
+    """An image could not be built or pushed; the message ends with what the tool said last."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to build one image. `inputs_digest` covers everything that the result depends on."""
+
+    name: str
+    containerfile: Path
+    context: Path
+    inputs_digest: str
+    build_args: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def repository(self) -> str:
+        return f"{NAMESPACE}/{self.name}"
+
+    @property
+    def tag(self) -> str:
+        return self.inputs_digest[:24]
+
+    @property
+    def local(self) -> str:
+        """Its name in the build storage: what another Containerfile's FROM takes."""
+        return f"localhost/{self.repository}:{self.tag}"
+
+    def published(self, instance: Instance) -> registry.Reference:
+        return registry.Reference(instance.registry, self.repository, self.tag)
+
+
+def recipe(
+    name: str, containerfile: Path, context: Path, inputs: Iterable[Path], build_args: Mapping[str, str] | None = None
+) -> Recipe:
+    """A recipe whose digest covers the Containerfile, the inputs (files, or folders with all in them) and arguments."""
+    arguments = dict(build_args or {})
+    digest = inputs_digest((containerfile, *inputs), arguments)
+    return Recipe(name, containerfile, context, digest, arguments)
+
+
+def inputs_digest(paths: Iterable[Path], build_args: Mapping[str, str]) -> str:
+    """Over names relative to each path given, contents and the executable bit; no times, owners or places."""
+    digest = hashlib.sha256(json.dumps(sorted(build_args.items())).encode())
+    for top in paths:
+        files = [top] if top.is_file() else sorted(path for path in top.rglob("*") if path.is_file())
+        for path in files:
+            if "__pycache__" in path.parts:
+                continue
+            name = path.name if path == top else str(path.relative_to(top))
+            content = hashlib.sha256(path.read_bytes()).hexdigest()
+            digest.update(f"{name}\0{os.access(path, os.X_OK)}\0{content}\n".encode())
+    return digest.hexdigest()
+
+
+def build(home: Path, wanted: Recipe, report: Report = lambda _: None) -> str:
+    """The image's name in the build storage below `home`. Built only where it is not there yet."""
+    if _is_built(home, wanted):
+        return wanted.local
+    report(f"building image {wanted.name}")
+    settings = host_settings.write_build_settings(home / "images" / "settings")
+    arguments = [part for key, value in wanted.build_args.items() for part in ("--build-arg", f"{key}={value}")]
+    volumes = [part for source, target in settings.items() for part in ("--volume", f"{source}:{target}:ro")]
+    _buildah(
+        home,
+        report,
+        *("build", "--isolation", "oci", "--runtime", "runc", "--network", "host", "--format", "oci"),
+        *("--layers=false", "--pull-never", "--timestamp", "0", "--file", str(wanted.containerfile)),
+        *arguments,
+        *volumes,
+        *("--tag", wanted.local, str(wanted.context)),
+    )
+    return wanted.local
+
+
+def push(instance: Instance, wanted: Recipe, report: Report = lambda _: None) -> str:
+    """The image in the instance's registry, by digest. Pushed, and before that built, only where it is missing."""
+    target = wanted.published(instance)
+    digest = registry.find(target)
+    if digest is None:
+        local = build(instance.home, wanted, report)
+        report(f"pushing image {wanted.name}")
+        _buildah(instance.home, report, "push", "--tls-verify=false", "--quiet", local, f"docker://{target}")
+    return registry.resolve(str(target))
+
+
+def _is_built(home: Path, wanted: Recipe) -> bool:
+    done = subprocess.run(
+        (*_command(home), "images", "--quiet", wanted.local),
+        env=_environment(home),
+        capture_output=True,
+        check=False,
+    )
+    return done.returncode == 0
+
+
+def _buildah(home: Path, report: Report, *arguments: str) -> None:
+    """Run buildah, reporting the steps of the Containerfile as they begin. Raises ImageError."""
+    said: deque[str] = deque(maxlen=TAIL_LINES)
+    with subprocess.Popen(
+        (*_command(home), *arguments),
+        env=_environment(home),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            said.append(line.rstrip())
+            if line.startswith("STEP "):
+                report(f"  {line.strip()[:100]}")
+    if process.returncode != 0:
+        raise ImageError(f"buildah {arguments[0]} failed:\n" + "\n".join(said))
+
+
+def _command(home: Path) -> tuple[str, ...]:
+    """buildah with a storage of its own, in a mount namespace of its own: no mount of it outlives it."""
+    storage = home / "images"
+    private = ("unshare", "--mount", "--propagation", "private")
+    return (*private, "buildah", "--root", str(storage / "storage"), "--runroot", str(storage / "run"))
+
+
+def _environment(home: Path) -> dict[str, str]:
+    """The caller's proxies and what buildah needs; nothing else of the caller's."""
+    own = {"PATH": SYSTEM_PATH, "HOME": "/root", "STORAGE_DRIVER": "overlay", "TMPDIR": str(home / "images" / "tmp")}
+    (home / "images" / "tmp").mkdir(parents=True, exist_ok=True)
+    return own | {name: value for name, value in os.environ.items() if name.lower() in host_settings.PROXY_VARIABLES}
