@@ -1,0 +1,1 @@
+"""Spec -> Pulumi resources: `manifests` computes plain Kubernetes objects, the components only connect them."""

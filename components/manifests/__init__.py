@@ -1,0 +1,1 @@
+"""Pure functions from the spec to plain Kubernetes objects; no Pulumi, no I/O, no clock."""

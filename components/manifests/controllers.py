@@ -1,0 +1,167 @@
+"""Owns the objects of the rollout and autoscaling controllers: pod, settings, rights, doors.
+
+Leaves to the controllers what they do. One idea: they may read what they watch everywhere and write only in the
+namespaces of teams (bound there by `team`), so a fault in them can't reach the platform or a stranger.
+"""
+
+from __future__ import annotations
+
+from components.manifests.access import (
+    cluster_role,
+    granted_everywhere,
+    granted_in,
+    right,
+    role,
+)
+from components.manifests.objects import (
+    API_ACCESS,
+    API_ACCESS_PATH,
+    Manifest,
+    api_access,
+    container,
+    manifest,
+    one_at_a_time,
+    own_field,
+    pod_security,
+    probe,
+    scratch,
+    service_account,
+)
+from components.manifests.team import ROLE_CONTROLLERS_IN_TEAM
+from components.manifests.traffic import network_policy, ports
+from spec import names
+from spec.platform import PlatformSpec
+from spec.revision import canonical_json, sha256_hex
+
+NAME = names.COMPONENT_CONTROLLERS
+PLACE = names.SYSTEM_NAMESPACE
+LABELS = names.managed_labels(NAME)
+HEALTH_PORT = 8407
+SETTINGS_FOLDER = "/etc/knobless"
+ANNOTATION_SETTINGS = f"{names.GROUP}/settings-digest"
+_SETTINGS_VOLUME = "settings"
+_SCRATCH_VOLUME = "tmp"
+ROLE = "knobless-controllers"
+
+
+def account() -> Manifest:
+    return service_account(NAME, PLACE, LABELS)
+
+
+def rights() -> list[Manifest]:
+    """Who may do what; writing in a team's namespace is granted there, by `team.controllers_writ`."""
+    reading = [
+        right(names.GROUP, names.PLURAL, "get list watch"),
+        right("apps", "deployments", "get list watch"),
+        right("", "services pods", "get list watch"),
+    ]
+    writing = [
+        right(names.GROUP, f"{names.PLURAL}/status", "patch"),
+        right(names.GROUP, f"{names.PLURAL}/finalizers", "update"),
+        right("apps", "deployments", "create patch delete"),
+        right("apps", "deployments/scale", "get patch"),
+        right("", "services", "create patch delete"),
+        right("", "events", "create patch"),
+    ]
+    # A name can't restrict `create`: the object is not there yet.
+    leading = [
+        right("coordination.k8s.io", "leases", "get update", only=[names.LEASE_CONTROLLERS]),
+        right("coordination.k8s.io", "leases", "create"),
+    ]
+    return [
+        cluster_role(ROLE, LABELS, reading),
+        granted_everywhere(ROLE, account()),
+        cluster_role(ROLE_CONTROLLERS_IN_TEAM, LABELS, writing),
+        role(ROLE, PLACE, LABELS, leading),
+        granted_in(PLACE, "Role", ROLE, account(), LABELS),
+    ]
+
+
+def settings(platform: PlatformSpec) -> Manifest:
+    """What the controllers are told about this environment."""
+    return manifest(
+        "v1",
+        "ConfigMap",
+        names.CONFIG_MAP_PLATFORM_SETTINGS,
+        namespace=PLACE,
+        labels=LABELS,
+        data={names.PLATFORM_SETTINGS_KEY: canonical_json(told(platform)).decode()},
+    )
+
+
+def told(platform: PlatformSpec) -> Manifest:
+    """The part of the platform's file that the controllers read."""
+    return {
+        "autoscaler": platform.autoscaler.model_dump(mode="json"),
+        "rollout": platform.rollout.model_dump(mode="json"),
+    }
+
+
+def deployment(platform: PlatformSpec, image: str) -> Manifest:
+    """One process that leads and, on a cluster with more than one node, one that stands by.
+
+    No replicas are stated where one is meant: it is the API's own default.
+    """
+    selector = {names.LABEL_COMPONENT: NAME}
+    template = {
+        # The process reads its settings once: other settings, other pod.
+        "metadata": {"labels": LABELS, "annotations": {ANNOTATION_SETTINGS: sha256_hex(told(platform))}},
+        "spec": _pod(image),
+    }
+    spec: Manifest = {
+        "selector": {"matchLabels": selector},
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+        "revisionHistoryLimit": 2,
+        "template": template,
+    }
+    if platform.context is not None:
+        spec["replicas"] = 2
+    return manifest("apps/v1", "Deployment", NAME, namespace=PLACE, labels=LABELS, spec=spec)
+
+
+def doors() -> Manifest:
+    """In: scrapers and probes of the health port. Out: the API server and the gateways' counters, unlisted."""
+    return network_policy(NAME, PLACE, LABELS, {names.LABEL_COMPONENT: NAME}, ingress=[{"ports": ports(HEALTH_PORT)}])
+
+
+def disruption_budget() -> Manifest:
+    return one_at_a_time(NAME, PLACE, LABELS, {names.LABEL_COMPONENT: NAME})
+
+
+def _pod(image: str) -> Manifest:
+    return {
+        "serviceAccountName": NAME,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "priorityClassName": "system-cluster-critical",
+        "securityContext": pod_security(),
+        "terminationGracePeriodSeconds": 20,
+        "containers": [_container(image)],
+        "volumes": [
+            api_access(),
+            {
+                "name": _SETTINGS_VOLUME,
+                "configMap": {"name": names.CONFIG_MAP_PLATFORM_SETTINGS},
+            },
+            scratch(_SCRATCH_VOLUME, "64Mi"),
+        ],
+    }
+
+
+def _container(image: str) -> Manifest:
+    return container(
+        NAME,
+        image,
+        ["python", "-m", "controllers", "run"],
+        args=["--settings", f"{SETTINGS_FOLDER}/{names.PLATFORM_SETTINGS_KEY}"],
+        env=[own_field("POD_NAME", "metadata.name"), own_field("POD_NAMESPACE", "metadata.namespace")],
+        ports=[{"name": "health", "containerPort": HEALTH_PORT, "protocol": "TCP"}],
+        requests={"cpu": "100m", "memory": "128Mi"},
+        limits={"cpu": "1", "memory": "512Mi"},
+        mounts={API_ACCESS: API_ACCESS_PATH, _SETTINGS_VOLUME: SETTINGS_FOLDER, _SCRATCH_VOLUME: "/tmp"},
+        read_only=[API_ACCESS, _SETTINGS_VOLUME],
+        startupProbe=probe("/healthz", "health", period_s=1, failures=60),
+        readinessProbe=probe("/healthz", "health", period_s=5, failures=3),
+        livenessProbe=probe("/healthz", "health", period_s=10, failures=6, timeout_s=5),
+        terminationMessagePolicy="FallbackToLogsOnError",
+    )

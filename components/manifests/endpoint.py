@@ -1,0 +1,112 @@
+"""Owns the objects of one endpoint: the endpoint object and what carries its name beside it.
+
+Leaves to `model_pod` what runs and to the controllers what is made of it. One idea: Pulumi states limits and
+intent. Deployments, replicas and routes are the controllers' answer, so nothing here serves a request by itself,
+and nothing here is ever replaced to change what serves.
+"""
+
+from __future__ import annotations
+
+from components.manifests.model_pod import INITIAL_LIMIT, PORT, RUNTIME, ServedModel, grace_s, pod_template
+from components.manifests.objects import SKIP_AWAIT, Manifest, manifest, one_at_a_time
+from components.manifests.objects import service_account as identity_of
+from components.manifests.traffic import network_policy, ports, system_pods, to_dns, to_url
+from spec import names
+from spec.endpoint import EndpointSpec
+from spec.platform import Rollout
+from spec.revision import spec_digest
+
+# Beyond the time to start: the successor is sized to the live load, and traffic moves.
+AWAIT_MARGIN_S = 120
+
+
+def await_s(spec: EndpointSpec, rollout: Rollout) -> int:
+    """Seconds that the stack waits for `Ready` and, on removal, for the last pod's end."""
+    return max(rollout.start_timeout_s, grace_s(spec)) + AWAIT_MARGIN_S
+
+
+def endpoint_object(spec: EndpointSpec, model: ServedModel, model_registry: str, rollout: Rollout) -> Manifest:
+    """The custom resource; `rollout` are the settings in force. The stack waits for `Ready` of this very spec.
+
+    The provider takes a condition only if its `observedGeneration` has reached the object's generation, so a
+    `Ready` left from the spec before does not count.
+    """
+    content = _spec(spec, model, model_registry, rollout)
+    return manifest(
+        names.API_VERSION,
+        names.KIND,
+        spec.endpoint,
+        namespace=names.team_namespace(spec.team),
+        labels=_labels(spec),
+        annotations={
+            names.ANNOTATION_SPEC_DIGEST: spec_digest(content),
+            "pulumi.com/waitFor": "condition=Ready",
+            "pulumi.com/timeoutSeconds": str(await_s(spec, rollout)),
+        },
+        spec=content,
+    )
+
+
+def _spec(spec: EndpointSpec, model: ServedModel, model_registry: str, rollout: Rollout) -> Manifest:
+    return {
+        "team": spec.team,
+        "model": {"uri": model.uri, "version": model.version, "sha256": model.sha256},
+        "runtime": {"name": RUNTIME, "initialLimit": INITIAL_LIMIT},
+        "podTemplate": pod_template(spec, model, model_registry),
+        "concurrency": {"min": spec.concurrency.min, "max": spec.concurrency.max},
+        "routing": {
+            "deadlineMs": spec.deadline_ms,
+            "queueMax": spec.queue_max,
+            "queueTimeoutMs": spec.queue_timeout_ms,
+        },
+        "access": {"teams": list(spec.allowed_teams)},
+        "rollout": {"holdS": rollout.hold_s, "startTimeoutS": rollout.start_timeout_s},
+    }
+
+
+def service_account(spec: EndpointSpec) -> Manifest:
+    """An identity of the model's own, with no token and no right."""
+    return identity_of(spec.endpoint, names.team_namespace(spec.team), _labels(spec))
+
+
+def service(spec: EndpointSpec) -> Manifest:
+    """No address of its own: one DNS name under which a scraper finds every pod, loading ones too."""
+    return manifest(
+        "v1",
+        "Service",
+        spec.endpoint,
+        namespace=names.team_namespace(spec.team),
+        labels=_labels(spec),
+        annotations=SKIP_AWAIT,
+        spec={
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": _selector(spec),
+            "ports": [{"name": "http", "protocol": "TCP", "port": PORT, "targetPort": "http"}],
+        },
+    )
+
+
+def doors(spec: EndpointSpec, model_registry: str) -> Manifest:
+    """In: the gateway, and the controllers that read metrics. Out: names, and the model registry."""
+    inside = [system_pods(names.COMPONENT_GATEWAY), system_pods(names.COMPONENT_CONTROLLERS)]
+    return network_policy(
+        spec.endpoint,
+        names.team_namespace(spec.team),
+        _labels(spec),
+        _selector(spec),
+        ingress=[{"from": inside, "ports": ports(PORT)}],
+        egress=[to_dns(), to_url(model_registry)],
+    )
+
+
+def disruption_budget(spec: EndpointSpec) -> Manifest:
+    return one_at_a_time(spec.endpoint, names.team_namespace(spec.team), _labels(spec), _selector(spec))
+
+
+def _labels(spec: EndpointSpec) -> dict[str, str]:
+    return names.endpoint_labels(spec.endpoint, spec.team)
+
+
+def _selector(spec: EndpointSpec) -> dict[str, str]:
+    return {names.LABEL_ENDPOINT: spec.endpoint}

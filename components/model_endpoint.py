@@ -1,0 +1,43 @@
+"""Owns the component `ModelEndpoint`: one endpoint's stack.
+
+Leaves Deployments, replicas and routes to the controllers. One idea: the endpoint object comes last and goes first,
+so that its pods have their identity and their open doors from the first to the last request.
+"""
+
+from __future__ import annotations
+
+import pulumi
+
+from components.manifests import endpoint as manifests
+from components.manifests.model_pod import ServedModel
+from components.objects import declare
+from spec.endpoint import EndpointSpec
+from spec.platform import Rollout
+
+
+class ModelEndpoint(pulumi.ComponentResource):
+    """The endpoint object (protected, waited for) and what carries the endpoint's name beside it."""
+
+    def __init__(
+        self,
+        name: str,
+        spec: EndpointSpec,
+        model: ServedModel,
+        model_registry: str,
+        rollout: Rollout,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        """`model_registry` is the address that pods use; `rollout` are the settings in force."""
+        super().__init__("knobless:serving:ModelEndpoint", name, None, opts)
+        beside: list[pulumi.Resource] = [
+            declare(obj, self)
+            for obj in (
+                manifests.service_account(spec),
+                manifests.service(spec),
+                manifests.doors(spec, model_registry),
+                manifests.disruption_budget(spec),
+            )
+        ]
+        obj = manifests.endpoint_object(spec, model, model_registry, rollout)
+        declare(obj, self, after=beside, protect=True)
+        self.register_outputs({})

@@ -1,0 +1,5 @@
+"""What `pulumi` runs, in the folder that Pulumi.yaml calls `main`."""
+
+from stacks.program import run
+
+run()

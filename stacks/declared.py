@@ -1,0 +1,26 @@
+"""Owns the step from a folder to the environment that it declares.
+
+Leaves every rule to `spec`. One idea: a path in a message is the path in the repository, wherever the folder lies.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spec import names
+from spec.environment import Environment, load_environment
+
+
+def read_files(stacks: Path, environment: str) -> dict[str, bytes]:
+    """Every file below an environment's folder, by its path in the repository; `stacks` holds the environments."""
+    folder = stacks / environment
+    return {
+        f"{names.STACKS_FOLDER}/{path.relative_to(stacks).as_posix()}": path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def read_environment(stacks: Path, environment: str) -> Environment:
+    """The whole environment; a SpecError holds every problem of every file."""
+    return load_environment(environment, read_files(stacks, environment))

@@ -1,0 +1,94 @@
+"""Owns the names of the images that the platform runs, and the step from a name to a digest.
+
+Leaves building them to `knobless build`. One idea: a tag is the digest of what goes into the image, so the program
+knows which image belongs to this checkout without anybody telling it; what runs is named by content alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+PLATFORM_REPOSITORY = "knobless/platform"
+MODEL_REPOSITORY = "knobless/model"
+PLATFORM_INPUTS = ("images/platform", "requirements/platform.txt", "spec", "controllers")
+_TAG_LENGTH = 16
+_MANIFESTS = (
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+)
+_DIGEST_HEADER = "Docker-Content-Digest"
+
+
+class ImageError(Exception):
+    """Why an image can't be named by its digest, and what to do about it."""
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image by tag. `registry` is a host with an optional port and path."""
+
+    registry: str
+    repository: str
+    tag: str
+
+    def __str__(self) -> str:
+        return f"{self.registry}/{self.repository}:{self.tag}"
+
+    def at(self, digest: str) -> str:
+        return f"{self.registry}/{self.repository}@{digest}"
+
+
+def platform_image(registry: str, root: Path) -> Image:
+    """The image of the gateway and the controllers of this checkout."""
+    return Image(registry, PLATFORM_REPOSITORY, inputs_tag(root, PLATFORM_INPUTS))
+
+
+def model_image(registry: str, environment: str) -> Image:
+    """The image that loads models of one environment; `environment` is what `knobless build` noted on the model."""
+    return Image(registry, MODEL_REPOSITORY, environment)
+
+
+def inputs_tag(root: Path, inputs: Iterable[str]) -> str:
+    """The first digits of a SHA-256 over the inputs' paths and bytes; `inputs` are files and folders below `root`."""
+    lines = [
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(root).as_posix()}\n"
+        for path in sorted(_files(root, inputs))
+    ]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()[:_TAG_LENGTH]
+
+
+def _files(root: Path, inputs: Iterable[str]) -> set[Path]:
+    found = {
+        path
+        for name in inputs
+        for path in ([root / name] if (root / name).is_file() else (root / name).rglob("*"))
+        if path.is_file() and path.suffix != ".pyc"
+    }
+    if not found:
+        raise ImageError(f"none of {', '.join(inputs)} is in {root}")
+    return found
+
+
+def resolve(client: httpx.Client, image: Image, scheme: str) -> str:
+    """`<registry>/<repository>@sha256:...`: what the tag means now. `scheme` is the registry's, http or https."""
+    host, _, path = image.registry.partition("/")
+    repository = f"{path}/{image.repository}" if path else image.repository
+    url = f"{scheme}://{host}/v2/{repository}/manifests/{image.tag}"
+    try:
+        answer = client.head(url, headers={"Accept": ", ".join(_MANIFESTS)})
+    except httpx.HTTPError as error:
+        reason = str(error) or type(error).__name__
+        raise ImageError(f"the registry {image.registry} does not answer: {reason}") from None
+    if answer.status_code == httpx.codes.NOT_FOUND:
+        raise ImageError(f"the image {image} is not in the registry: run `knobless build`")
+    digest = answer.headers.get(_DIGEST_HEADER, "")
+    if answer.status_code != httpx.codes.OK or not digest.startswith("sha256:"):
+        raise ImageError(f"the registry {image.registry} answers {answer.status_code} for {image}")
+    return image.at(digest)

@@ -1,0 +1,152 @@
+"""Owns the Pulumi program: from a stack's name to its components.
+
+Leaves the vocabulary to `spec`, the objects to `components`, and what is looked up to `images` and `model_registry`.
+One idea: a stack's name says which file declares it; whatever can't be declared is one sentence, before the first
+resource is registered.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pulumi
+import pulumi_kubernetes
+
+from components.controllers import Controllers
+from components.gateway import Gateway
+from components.local_services import LocalServices
+from components.manifests.model_pod import ServedModel, pod_template
+from components.model_endpoint import ModelEndpoint
+from components.system import System
+from components.team import Team
+from spec import names
+from spec.endpoint import EndpointSpec
+from spec.environment import Environment, effective_rollout
+from spec.problems import Problem, SpecError
+from spec.revision import revision_of
+from stacks import images
+from stacks.cluster import ClusterFacts, ClusterUnknownError, cluster_facts
+from stacks.declared import read_environment
+from stacks.images import ImageError
+from stacks.lookup import HttpLookup, Lookup, MakeLookup
+from stacks.model_registry import ModelRegistryError
+
+STACKS_VARIABLE = "KNOBLESS_STACKS"
+
+
+@dataclass(frozen=True)
+class Site:
+    """One environment, the cluster it is for, and the checkout it is declared in."""
+
+    root: Path
+    environment: Environment
+    cluster: ClusterFacts
+    look_up: Lookup
+
+    @property
+    def embedded(self) -> bool:
+        return self.environment.platform.context is None
+
+
+def provider_of(site: Site) -> pulumi.ResourceOptions:
+    """Registers the one provider that knows this cluster, as an option of every component."""
+    platform = site.environment.platform
+    provider = pulumi_kubernetes.Provider(
+        "cluster",
+        # Its certificate, address or proxy may change and be an update; another cluster is another provider.
+        cluster_identifier=f"{platform.environment}/{platform.context or 'embedded'}",
+        kubeconfig=site.cluster.kubeconfig,
+        context=platform.context,
+        enable_config_map_mutable=True,
+        enable_server_side_apply=True,
+    )
+    return pulumi.ResourceOptions(providers={"kubernetes": provider})
+
+
+def run() -> None:
+    """Declare the selected stack, or end with one error that a person can act on."""
+    try:
+        stack = names.parse_stack(pulumi.get_stack())
+    except ValueError as error:
+        raise pulumi.RunError(str(error)) from None
+    try:
+        declare(stack, Path(pulumi.get_root_directory()), os.environ, HttpLookup)
+    except SpecError as error:
+        raise pulumi.RunError(told(error)) from None
+    except (ClusterUnknownError, ImageError) as error:
+        raise pulumi.RunError(str(error)) from None
+
+
+def told(error: SpecError) -> str:
+    count = len(error.problems)
+    return "\n".join([f"{count} problem{'s' if count > 1 else ''} in what Git declares:", *map(str, error.problems)])
+
+
+def declare(stack: names.Stack, root: Path, variables: Mapping[str, str], look_up: MakeLookup) -> None:
+    """Register every resource of the stack; `root` is the checkout, `variables` the process's environment."""
+    stacks = Path(variables.get(STACKS_VARIABLE) or root / names.STACKS_FOLDER)
+    environment = read_environment(stacks, stack.environment)
+    cluster = cluster_facts(environment.platform, variables)
+    site = Site(root, environment, cluster, look_up(cluster, environment.platform.context is None))
+    if isinstance(stack, names.PlatformStack):
+        declare_platform(site)
+    else:
+        declare_endpoint(site, endpoint_of(stack, environment))
+
+
+def endpoint_of(stack: names.EndpointStack, environment: Environment) -> EndpointSpec:
+    spec = environment.endpoint(stack.endpoint)
+    if spec is None or spec.team != stack.team:
+        raise SpecError(
+            [Problem(stack.file, None, None, "", f"no such file, so nothing declares the stack {stack.name}")]
+        )
+    return spec
+
+
+def declare_platform(site: Site) -> None:
+    """What all endpoints of an environment share."""
+    platform = site.environment.platform
+    image = site.look_up.digest(images.platform_image(site.cluster.registry, site.root))
+    options = provider_of(site)
+    system = System("system", options)
+    before: list[pulumi.Resource] = [system.kind, system.namespace]
+    controllers = Controllers("controllers", platform, image, before, options)
+    Gateway("gateway", platform, image, before, options)
+    for name, team in sorted(platform.teams.items()):
+        Team(name, team, controllers.rights, options)
+    if site.embedded:
+        LocalServices("local-services", site.cluster.registry, options)
+    pulumi.export("environment", platform.environment)
+    pulumi.export("gateway", site.cluster.gateway_url)
+    pulumi.export("modelRegistry", site.cluster.model_registry)
+    pulumi.export("image", image)
+    pulumi.export("teams", {name: names.team_namespace(name) for name in sorted(platform.teams)})
+
+
+def declare_endpoint(site: Site, spec: EndpointSpec) -> None:
+    """One endpoint, with its model and its image found."""
+    model = served_model(site, spec)
+    registry = site.cluster.model_registry
+    rollout = effective_rollout(spec, site.environment.platform)
+    ModelEndpoint(spec.endpoint, spec, model, registry, rollout, provider_of(site))
+    path = f"/serving-endpoints/{spec.endpoint}/invocations"
+    pulumi.export("url", f"{site.cluster.gateway_url or ''}{path}")
+    pulumi.export("namespace", names.team_namespace(spec.team))
+    pulumi.export("model", model.uri)
+    pulumi.export("modelVersion", model.version)
+    pulumi.export("image", model.image)
+    pulumi.export("revision", revision_of(spec.endpoint, pod_template(spec, model, registry)))
+
+
+def served_model(site: Site, spec: EndpointSpec) -> ServedModel:
+    """The declared model as its registry knows it; what is wrong is the file's `model` field's problem."""
+    try:
+        found = site.look_up.model(spec.model)
+        image = site.look_up.digest(images.model_image(site.cluster.registry, found.environment))
+    except (ModelRegistryError, ImageError) as error:
+        file = names.EndpointStack(site.environment.platform.environment, spec.team, spec.endpoint).file
+        raise SpecError([Problem(file, None, None, "model", str(error))]) from None
+    return ServedModel(found.uri, found.version, found.sha256, image)
