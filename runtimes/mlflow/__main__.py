@@ -1,0 +1,30 @@
+"""``python -m runtimes.mlflow``: serve one MLflow model.
+
+Owns turning whatever goes wrong before the first socket into a reason and exit status 3; leaves the rest to serving.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+from runtimes import jsonlog
+from runtimes.mlflow.settings import parse_settings
+from runtimes.termination import EXIT_FAILED, reason_of, write_reason
+
+
+def main() -> int:
+    settings = parse_settings()
+    jsonlog.configure()
+    try:
+        from runtimes.mlflow.serving import run  # needs uvloop and httptools, whose absence is a reason too
+
+        return run(settings)
+    except (ImportError, OSError, RuntimeError) as error:
+        logging.getLogger("runtimes.mlflow").exception("the server can't run")
+        write_reason(reason_of(error))
+        return EXIT_FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

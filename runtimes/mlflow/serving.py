@@ -1,0 +1,137 @@
+"""The front process from its first socket to its exit.
+
+Owns the listening socket, the event loop, uvicorn's settings, the signals and the order of the end: not ready, accept a
+little longer, finish, exit. Leaves requests to app. One idea: it starts listening before the model loads, so probes get
+an answer from the first moment, and it is the last process to go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+import uvloop
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from runtimes.mlflow.app import App, Phase, protocol_error_answer
+from runtimes.mlflow.drain import POLL_S, finish_s, keeps_accepting
+from runtimes.mlflow.metrics import Metrics
+from runtimes.mlflow.pool import Pool
+from runtimes.mlflow.settings import KEEP_ALIVE_S, Settings
+from runtimes.quota import cpu, cpu_quota, own_affinity
+from runtimes.termination import EXIT_FAILED, write_reason
+
+_BACKLOG = 2048
+_log = logging.getLogger("runtimes.mlflow.serving")
+
+
+def run(settings: Settings) -> int:
+    """Serve until told to end; the process's exit status."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_serve(settings))
+
+
+def listener(host: str, port: int) -> socket.socket:
+    """The listening socket; what it accepts inherits TCP_NODELAY, whatever the event loop does about it."""
+    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.bind((host, port))
+        sock.listen(_BACKLOG)
+        sock.setblocking(False)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+class _Protocol(HttpToolsProtocol):
+    def send_400_response(self, msg: str) -> None:
+        self.transport.write(protocol_error_answer())
+        self.transport.close()
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield  # the signals are ours: uvicorn would close its socket at once
+
+
+async def _serve(settings: Settings) -> int:
+    loop = asyncio.get_running_loop()
+    if not isinstance(loop, uvloop.Loop):
+        raise RuntimeError("the event loop is not uvloop's; without it every answer can wait for a delayed ACK")
+    told = _signals(loop)
+    metrics = Metrics(settings.name, settings.version)
+    pool = Pool(settings, cpu(settings.predictors, cpu_quota(), own_affinity()), metrics)
+    app = App(settings, pool, metrics)
+    server = _Server(_config(settings, app))
+    serving = asyncio.create_task(server.serve(sockets=[listener(settings.host, settings.port)]))
+    starting = asyncio.create_task(pool.start())
+    telling = asyncio.create_task(told.wait())
+    try:
+        await asyncio.wait((serving, pool.failed, telling), return_when=asyncio.FIRST_COMPLETED)
+        if pool.failed.done():
+            return _failed(pool.failed.result())
+        await _drain(app, pool, settings)
+        return 0
+    finally:
+        starting.cancel()
+        telling.cancel()
+        app.phase = Phase.CLOSING
+        server.should_exit = True
+        server.force_exit = pool.failed.done()
+        await asyncio.gather(serving, return_exceptions=True)
+        await pool.stop()
+        _log.info("ended")
+
+
+async def _drain(app: App, pool: Pool, settings: Settings) -> None:
+    _log.info("told to end", extra={"in_flight": app.in_flight})
+    app.phase = Phase.DRAINING
+    began = time.monotonic()
+    while pool.started and not pool.failed.done():
+        now = time.monotonic()
+        if not keeps_accepting(now - began, now - app.last_request_s, app.in_flight, settings.linger_s):
+            break
+        await asyncio.sleep(POLL_S)
+    _log.info("accepts nothing any more", extra={"in_flight": app.in_flight})
+
+
+def _signals(loop: asyncio.AbstractEventLoop) -> asyncio.Event:
+    told = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.set)
+    return told
+
+
+def _config(settings: Settings, app: App) -> uvicorn.Config:
+    application: Any = app
+    return uvicorn.Config(
+        application,
+        http=_Protocol,
+        loop="none",
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        proxy_headers=False,
+        server_header=False,
+        access_log=False,
+        log_config=None,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=int(finish_s(settings.deadline_s)),
+    )
+
+
+def _failed(reason: str) -> int:
+    _log.error("the model can't be served", extra={"reason": reason})
+    write_reason(reason)
+    return EXIT_FAILED
