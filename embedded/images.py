@@ -82,7 +82,7 @@ def inputs_digest(paths: Iterable[Path], build_args: Mapping[str, str]) -> str:
 
 def build(home: Path, wanted: Recipe, report: Report = lambda _: None) -> str:
     """The image's name in the build storage below `home`. Built only where it is not there yet."""
-    if _is_built(home, wanted):
+    if is_built(home, wanted):
         return wanted.local
     report(f"building image {wanted.name}")
     settings = host_settings.write_build_settings(home / "images" / "settings")
@@ -92,7 +92,7 @@ def build(home: Path, wanted: Recipe, report: Report = lambda _: None) -> str:
         home,
         report,
         *("build", "--isolation", "oci", "--runtime", "runc", "--network", "host", "--format", "oci"),
-        *("--layers=false", "--pull-never", "--timestamp", "0", "--file", str(wanted.containerfile)),
+        *("--layers", "--pull-never", "--timestamp", "0", "--file", str(wanted.containerfile)),
         *arguments,
         *volumes,
         *("--tag", wanted.local, str(wanted.context)),
@@ -111,7 +111,7 @@ def push(instance: Instance, wanted: Recipe, report: Report = lambda _: None) ->
     return registry.resolve(str(target))
 
 
-def _is_built(home: Path, wanted: Recipe) -> bool:
+def is_built(home: Path, wanted: Recipe) -> bool:
     done = subprocess.run(
         (*_command(home), "images", "--quiet", wanted.local),
         env=_environment(home),
