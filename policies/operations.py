@@ -76,7 +76,7 @@ def _judge_step(step: Mapping[str, Any], announced: Collection[str]) -> Verdict 
         return Verdict(str(operation), "step", str(urn), str(urn), False, "the step names no operation or no resource")
     if operation in _HARMLESS:
         return None
-    kind, name = _kind(step, urn), urn.rsplit("::", 1)[-1]
+    kind, name = _kind(step, urn), urn.split("::", 3)[-1]
     word = "replace" if operation in _REPLACING else "delete" if operation in _DELETING else operation
     message = _objection(word, kind, _object(step), urn)
     if message is None:
