@@ -24,6 +24,10 @@ class ModelRegistryError(Exception):
     """Why a model can't be served, in the words of the person who named it."""
 
 
+class ModelMissingError(ModelRegistryError):
+    """The registry answers, and has no such model."""
+
+
 @dataclass(frozen=True)
 class RegisteredModel:
     """One immutable model: the digest of its files, and the tag of the image whose environment loads it."""
@@ -50,16 +54,28 @@ class ModelRegistry:
             )
         return RegisteredModel(reference.uri, reference.version_text, tags[TAG_SHA256], tags[TAG_ENVIRONMENT])
 
+    def require(self, reference: ModelReference) -> None:
+        """A ModelRegistryError where the registry does not have the model, whatever is noted on it."""
+        self._tags(reference)
+
+    def exists(self, reference: ModelReference) -> bool:
+        """Whether the registry has the model; a ModelRegistryError where it does not answer."""
+        try:
+            self._tags(reference)
+        except ModelMissingError:
+            return False
+        return True
+
     def _tags(self, reference: ModelReference) -> dict[str, str]:
         if reference.model_id is not None:
             found = self._get(f"/logged-models/{reference.model_id}", {})
             if found is None:
-                raise ModelRegistryError(f"{reference} is not in the model registry {self._address}")
+                raise ModelMissingError(f"{reference} is not in the model registry {self._address}")
             return _tags_of(found["model"]["info"])
         asked = {"name": str(reference.name), "version": str(reference.version)}
         found = self._get("/model-versions/get", asked)
         if found is None:
-            raise ModelRegistryError(self._instead(reference))
+            raise ModelMissingError(self._instead(reference))
         version = found["model_version"]
         if version.get("status", "READY") != "READY":
             raise ModelRegistryError(f"{reference} is not ready in the model registry: {version['status']}")

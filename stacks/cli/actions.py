@@ -1,0 +1,363 @@
+"""What each command does, in the order in which it happens: one method a command, thin over the other modules."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from controllers.kube import MODEL_ENDPOINTS, NAMESPACES, KubeClient, KubeError, Object
+from controllers.kube.credentials import CredentialsError, from_kubeconfig
+from spec import names
+from spec.environment import Environment
+from spec.problems import SpecError
+from stacks import cluster
+from stacks.cli import applying, building, examples, keys, local_cluster, model_facts, planning, predict, status, tls
+from stacks.cli.console import Console, duration, table
+from stacks.cli.errors import CliError, ExitCode
+from stacks.cli.pulumi_cli import Pulumi, ensure_passphrase, variables
+from stacks.cli.workspace import Workspace
+from stacks.cluster import ClusterFacts
+from stacks.declared import read_environment
+
+T = TypeVar("T")
+NOT_RUNNING = "nothing runs here: `knobless up` starts it"
+
+
+@dataclass
+class Actions:
+    """One command's run in one workspace."""
+
+    workspace: Workspace
+    console: Console
+
+    # what Git says, and where the cluster is
+
+    def declared(self) -> Environment:
+        """The environment's files, checked whole; raises CliError with every problem."""
+        try:
+            return read_environment(self.workspace.stacks, self.workspace.environment)
+        except SpecError as error:
+            count = len(error.problems)
+            title = f"{count} problem{'s' if count > 1 else ''} in stacks/{self.workspace.environment}:"
+            raise CliError("\n".join([title, *map(str, error.problems)]), code=ExitCode.SPEC) from None
+
+    def facts(self) -> ClusterFacts:
+        """Where the running cluster is; raises CliError where none is known."""
+        try:
+            told = {**os.environ, cluster.VARIABLE: str(self.workspace.cluster_file)}
+            return cluster.cluster_facts(self.declared().platform, told)
+        except cluster.ClusterUnknownError as error:
+            raise CliError(NOT_RUNNING, code=ExitCode.NOT_FOUND) from error
+
+    def with_kube(self, facts: ClusterFacts, work: Callable[[KubeClient], Awaitable[T]]) -> T:
+        """Run something against the API server; an unreachable one is one clear message."""
+
+        async def inside() -> T:
+            context = self.declared().platform.context
+            async with KubeClient(from_kubeconfig(Path(facts.kubeconfig), context)) as kube:
+                return await work(kube)
+
+        try:
+            return asyncio.run(inside())
+        except (KubeError, CredentialsError, OSError) as error:
+            raise CliError(f"the cluster does not answer as it should: {error}", hint=NOT_RUNNING) from error
+
+    # up
+
+    def up(self, *, assume_yes: bool, only: tuple[str, ...], demo: bool) -> None:
+        started_s = self.console.clock()
+        environment = self.declared()
+        facts, bin_dir = self._bring_up(environment)
+        if demo and environment.platform.context is None:
+            with self.console.step("Example models: trained on data that scikit-learn ships, and registered"):
+                self.console.note(examples.register(self.workspace, facts.model_registry))
+        self._build(environment, facts, only)
+        with self.console.step("Namespace and certificate of the gateway"):
+            self.with_kube(facts, lambda kube: self._system_objects(kube, facts))
+        pulumi = Pulumi(self.workspace, bin_dir)
+        plans = self._plans(pulumi, environment, only)
+        applying.gate(plans, self.console)
+        self._confirm_removals(plans, assume_yes)
+        applying.apply(pulumi, plans, self.console, lambda stack: self._watch(facts, stack))
+        if demo and environment.endpoints:
+            self._first_prediction(environment, facts)
+        self.console.note(f"\nup in {duration(self.console.clock() - started_s)}")
+
+    def _bring_up(self, environment: Environment) -> tuple[ClusterFacts, Path]:
+        """A cluster to apply to, and the folder of pulumi."""
+        ensure_passphrase(self.workspace)
+        platform = environment.platform
+        if platform.context is not None:
+            bin_dir = local_cluster.pulumi_only(self.workspace, self.console)
+            return cluster.cluster_facts(platform, os.environ), bin_dir
+        local_cluster.check_machine(self.workspace, platform.gateway.port, self.console)
+        with self.console.step("Tools, packages and environments (what is there already is used)"):
+            prepared = local_cluster.prepare(self.workspace, self.console)
+        with self.console.step("Embedded cluster: Kubernetes, image registry, MLflow"):
+            facts = local_cluster.start(self.workspace, prepared, platform, self.console)
+        self._write_facts(facts)
+        return facts, prepared.tools.bin_dir
+
+    def _write_facts(self, facts: ClusterFacts) -> None:
+        path = self.workspace.cluster_file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_suffix(".new")
+        fresh.write_text(facts.model_dump_json(indent=2) + "\n")
+        fresh.rename(path)
+
+    async def _system_objects(self, kube: KubeClient, facts: ClusterFacts) -> None:
+        labels = {"labels": names.managed_labels(names.COMPONENT_CONTROLLERS)}
+        await kube.apply(NAMESPACES, None, names.SYSTEM_NAMESPACE, "knobless-tls", {"metadata": labels}, force=False)
+        if facts.node_address is not None:
+            hosts = [facts.node_address, "localhost", f"gateway.{names.SYSTEM_NAMESPACE}.svc"]
+            await tls.ensure_secret(kube, self.workspace.ca_dir, hosts, datetime.now(UTC))
+
+    def _plans(self, pulumi: Pulumi, environment: Environment, only: tuple[str, ...]) -> tuple[planning.StackPlan, ...]:
+        with self.console.step("Plan"):
+            plans = planning.make(pulumi, self._stacks(environment, only), self.workspace.environment, self._progress)
+            for plan in plans:
+                self.console.note("\n".join(f"    {line}" for line in planning.describe(plan)))
+        return plans
+
+    def _stacks(self, environment: Environment, only: tuple[str, ...]) -> list[str]:
+        """Names of the stacks to plan, platform first."""
+        missing = [name for name in only if environment.endpoint(name) is None]
+        if missing:
+            raise CliError(f"no file declares {', '.join(missing)}", code=ExitCode.NOT_FOUND)
+        chosen = [spec for spec in environment.endpoints if not only or spec.endpoint in only]
+        of_endpoints = [
+            names.EndpointStack(self.workspace.environment, spec.team, spec.endpoint).name for spec in chosen
+        ]
+        return [names.PlatformStack(self.workspace.environment).name, *of_endpoints]
+
+    def _progress(self, line: str) -> None:
+        self.console.progress(line)
+
+    def _confirm_removals(self, plans: tuple[planning.StackPlan, ...], assume_yes: bool) -> None:
+        gone = [plan.stack for plan in plans if plan.removed]
+        if not gone or assume_yes:
+            return
+        question = f"Remove {', '.join(gone)}, whose files are gone?"
+        if not sys.stdin.isatty():
+            hint = "`knobless up --yes` removes what the plan says"
+            raise CliError(f"{question} Nobody can answer here, so nothing was applied.", hint=hint)
+        if not click.confirm(question, err=True):
+            raise CliError("nothing was applied", hint="put the files back, or answer yes")
+
+    def _watch(self, facts: ClusterFacts, stack: str) -> Callable[[], str | None]:
+        """Asked while an endpoint's stack is applied: the controllers' word on why waiting is pointless."""
+        parsed = names.parse_stack(stack)
+        if not isinstance(parsed, names.EndpointStack):
+            return lambda: None
+        namespace, name = names.team_namespace(parsed.team), parsed.endpoint
+
+        async def look(kube: KubeClient) -> str | None:
+            try:
+                return status.failure(await kube.get(MODEL_ENDPOINTS, namespace, name))
+            except KubeError:
+                return None  # not there yet, or no answer: not a word about the endpoint
+
+        def ask() -> str | None:
+            try:
+                return self.with_kube(facts, look)
+            except CliError:
+                return None
+
+        return ask
+
+    def _first_prediction(self, environment: Environment, facts: ClusterFacts) -> None:
+        first = environment.endpoints[0]
+        self.with_kube(facts, lambda kube: self._ensure_keys(kube, environment))
+        with self.console.step(f"A prediction from {first.endpoint} through the gateway"):
+            pass
+        self.predict(first.endpoint, None, None)
+        self.console.result("\nWhere to look next:")
+        for line in self.pointers(facts):
+            self.console.result(f"  {line}")
+
+    def pointers(self, facts: ClusterFacts) -> list[str]:
+        """Addresses and commands for a person who has it running."""
+        return [
+            "./knobless status              what runs, replicas, decisions and why",
+            f"models       {facts.model_registry}",
+            f"gateway      {facts.gateway_url or '-'}",
+            f"kubectl      export KUBECONFIG={facts.kubeconfig}",
+            'pulumi       eval "$(./knobless env)"; pulumi stack ls',
+            "your model   docs/serve-your-own-model.md",
+        ]
+
+    async def _ensure_keys(self, kube: KubeClient, environment: Environment) -> None:
+        """A key for each team with an endpoint, where this machine has none that the gateway accepts."""
+        present = await keys.entries(kube)
+        for team in sorted({spec.team for spec in environment.endpoints}):
+            if keys.saved(self.workspace.keys_dir, team, present) is None:
+                made = keys.make_key(team, datetime.now(UTC).isoformat(timespec="seconds"))
+                keys.save(self.workspace.keys_dir, made)
+                await keys.add(kube, made)
+
+    # build, plan, down
+
+    def build(self) -> None:
+        environment = self.declared()
+        self._build(environment, self.facts(), ())
+
+    def _build(self, environment: Environment, facts: ClusterFacts, only: tuple[str, ...]) -> None:
+        chosen = [spec for spec in environment.endpoints if not only or spec.endpoint in only]
+        with self.console.step("Images: the platform's, and one for each distinct environment of a model"):
+            built = building.build(self.workspace, facts, chosen, environment.platform.context, self.console.progress)
+            self.console.note("\n".join(f"    {line}" for line in built))
+
+    def plan(self, *, expect_no_changes: bool) -> None:
+        environment = self.declared()
+        self.facts()
+        bin_dir = local_cluster.pulumi_only(self.workspace, self.console)
+        plans = self._plans(Pulumi(self.workspace, bin_dir), environment, ())
+        applying.gate(plans, self.console)
+        if expect_no_changes and any(plan.changes for plan in plans):
+            raise CliError("the plan has changes", code=ExitCode.CHANGES)
+
+    def down(self, *, purge: bool) -> None:
+        """Works without readable files too: what runs must be stoppable whatever Git says."""
+        context = self._context_or_none()
+        if context is not None:
+            raise CliError(
+                f"the cluster {context!r} is yours: this command ends embedded clusters only",
+                hint="remove the endpoint files and run `knobless up --yes`; then `pulumi destroy` the platform stack",
+            )
+        with self.console.step(f"Stopping instance {self.workspace.instance}"):
+            local_cluster.stop(self.workspace, self.console)
+        if purge:
+            with self.console.step(f"Removing {self.workspace.home}"):
+                local_cluster.purge(self.workspace)
+
+    def _context_or_none(self) -> str | None:
+        try:
+            return self.declared().platform.context
+        except CliError:
+            return None
+
+    # status, logs, predict, keys
+
+    def endpoints(self) -> list[Object]:
+        """All endpoint objects of the cluster, by team and name."""
+        found = self.with_kube(self.facts(), lambda kube: kube.list(MODEL_ENDPOINTS))
+        return sorted(found, key=lambda item: (item["spec"]["team"], item["metadata"]["name"]))
+
+    def endpoint(self, name: str) -> Object:
+        for item in self.endpoints():
+            if item["metadata"]["name"] == name:
+                return item
+        raise CliError(f"no endpoint {name!r}", hint="`knobless status` lists them", code=ExitCode.NOT_FOUND)
+
+    def status(self, endpoint: str | None, *, as_json: bool) -> None:
+        items = [self.endpoint(endpoint)] if endpoint else self.endpoints()
+        read = [status.read(item) for item in items]
+        if as_json:
+            self.console.result(json.dumps(status.as_json(read), indent=2))
+        elif endpoint:
+            self.console.result(status.render_one(read[0]))
+        else:
+            facts = self.facts()
+            self.console.result(status.render(read))
+            self.console.result(f"\ngateway {facts.gateway_url or '-'}   models {facts.model_registry}")
+            if facts.node_address is not None:
+                self.console.result("NetworkPolicies are declared and checked, but the embedded network enforces none.")
+
+    def logs(self, name: str, *, follow: bool, lines: int) -> int:
+        """kubectl's own logs, with the right selector; returns its exit code."""
+        facts = self.facts()
+        selector, namespace = self._selector(name)
+        argv = [str(self._kubectl()), "--kubeconfig", facts.kubeconfig, "-n", namespace, "logs", "-l", selector]
+        argv += ["--all-containers", "--prefix", "--max-log-requests", "50", "--tail", str(lines)]
+        return os.spawnv(os.P_WAIT, argv[0], argv + (["-f"] if follow else []))
+
+    def _selector(self, name: str) -> tuple[str, str]:
+        if name in (names.COMPONENT_GATEWAY, names.COMPONENT_CONTROLLERS):
+            return f"{names.LABEL_COMPONENT}={name}", names.SYSTEM_NAMESPACE
+        found = self.endpoint(name)
+        return f"{names.LABEL_ENDPOINT}={name}", str(found["metadata"]["namespace"])
+
+    def _kubectl(self) -> Path:
+        """kubectl of the tools folder, else of PATH."""
+        own = local_cluster.bin_dir(self.workspace) / "kubectl"
+        found = own if own.exists() else shutil.which("kubectl")
+        if found is None:
+            raise CliError("there is no kubectl", hint="`knobless up` brings one", code=ExitCode.MACHINE)
+        return Path(found)
+
+    def predict(self, endpoint: str, payload: bytes | None, key_file: Path | None) -> bool:
+        """Print the answer and the curl line; says whether it was a 200."""
+        facts = self.facts()
+        found = self.endpoint(endpoint)
+        key_file = key_file or self._key_file(facts, str(found["spec"]["team"]))
+        payload_file = self._payload_file(facts, found, payload)
+        ca = tls.ca_file(self.workspace.ca_dir) if facts.node_address else None
+        gateway = facts.gateway_url or ""
+        answer = predict.send(gateway, endpoint, key_file.read_text().strip(), payload_file.read_bytes(), ca)
+        self.console.result(f"HTTP {answer.status} in {answer.took_ms:.1f} ms, request {answer.request_id}")
+        self.console.result(json.dumps(answer.body) if not isinstance(answer.body, str) else answer.body)
+        self.console.result("\nThe same by hand:")
+        self.console.result(predict.curl_line(gateway, endpoint, key_file, ca, payload_file))
+        return answer.status == 200
+
+    def _key_file(self, facts: ClusterFacts, team: str) -> Path:
+        present = self.with_kube(facts, keys.entries)
+        found = keys.saved(self.workspace.keys_dir, team, present)
+        if found is None:
+            hint = f"`knobless keys create --team {team}` makes one; or name its file with --key-file"
+            raise CliError(f"no key of team {team} is saved here", hint=hint, code=ExitCode.NOT_FOUND)
+        return self.workspace.keys_dir / f"{found[0]}.key"
+
+    def _payload_file(self, facts: ClusterFacts, endpoint: Object, payload: bytes | None) -> Path:
+        """The request body as a file: what was given, or the model's input example."""
+        target = self.workspace.payloads_dir / f"{endpoint['metadata']['name']}.json"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if payload is not None:
+            target.write_bytes(payload)
+            return target
+        example = self.workspace.home / "models" / str(endpoint["spec"]["model"]["sha256"]) / model_facts.EXAMPLE
+        if not example.is_file():
+            raise CliError("the model has no input example", hint="give the request with --data FILE")
+        shutil.copyfile(example, target)
+        return target
+
+    def create_key(self, team: str) -> None:
+        teams = self.declared().platform.teams
+        if team not in teams:
+            known = ", ".join(sorted(teams)) or "none"
+            raise CliError(f"no team {team!r} in platform.yaml (teams: {known})", code=ExitCode.NOT_FOUND)
+        made = keys.make_key(team, datetime.now(UTC).isoformat(timespec="seconds"))
+        self.with_kube(self.facts(), lambda kube: keys.add(kube, made))
+        path = keys.save(self.workspace.keys_dir, made)
+        self.console.result(made.secret)
+        self.console.note(f"Key {made.key_id} of team {team}. It is not shown again; it is saved in {path}.")
+
+    def list_keys(self, *, as_json: bool) -> None:
+        present = self.with_kube(self.facts(), keys.entries)
+        rows = [[key_id, entry.team, entry.created] for key_id, entry in sorted(present.items())]
+        if as_json:
+            fields = ("id", "team", "created")
+            self.console.result(json.dumps([dict(zip(fields, row, strict=True)) for row in rows], indent=2))
+        else:
+            self.console.result(table(rows, ["KEY", "TEAM", "CREATED"]) if rows else "No keys.")
+
+    def revoke_key(self, key_id: str) -> None:
+        self.with_kube(self.facts(), lambda kube: keys.revoke(kube, key_id))
+        (self.workspace.keys_dir / f"{key_id}.key").unlink(missing_ok=True)
+        self.console.note(f"Key {key_id} is revoked.")
+
+    def shell_variables(self) -> dict[str, Any]:
+        """What `pulumi` and `kubectl` need in a shell."""
+        facts = self.facts()
+        chosen = local_cluster.bin_dir(self.workspace)
+        return {**variables(self.workspace, chosen, os.environ), "KUBECONFIG": facts.kubeconfig}
