@@ -138,7 +138,7 @@ def declare_endpoint(site: Site, spec: EndpointSpec) -> None:
     pulumi.export("model", model.uri)
     pulumi.export("modelVersion", model.version)
     pulumi.export("image", model.image)
-    pulumi.export("revision", revision_of(spec.endpoint, pod_template(spec, model, registry)))
+    pulumi.export("revision", revision_of(spec.endpoint, pod_template(spec, model, registry, rollout)))
 
 
 def served_model(site: Site, spec: EndpointSpec) -> ServedModel:

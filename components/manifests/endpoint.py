@@ -52,7 +52,7 @@ def _spec(spec: EndpointSpec, model: ServedModel, model_registry: str, rollout: 
         "team": spec.team,
         "model": {"uri": model.uri, "version": model.version, "sha256": model.sha256},
         "runtime": {"name": RUNTIME, "initialLimit": INITIAL_LIMIT},
-        "podTemplate": pod_template(spec, model, model_registry),
+        "podTemplate": pod_template(spec, model, model_registry, rollout),
         "concurrency": {"min": spec.concurrency.min, "max": spec.concurrency.max},
         "routing": {
             "deadlineMs": spec.deadline_ms,

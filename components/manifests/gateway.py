@@ -31,6 +31,7 @@ from components.manifests.objects import (
     variables,
 )
 from components.manifests.traffic import network_policy, ports, system_pods
+from controllers.gateway.settings import PREFIX, Settings
 from spec import names
 from spec.platform import PlatformSpec
 
@@ -40,13 +41,13 @@ LABELS = names.managed_labels(NAME)
 SELECTOR = {names.LABEL_COMPONENT: NAME}
 ROLE = "knobless-gateway"
 STATS_SERVICE = "gateway-stats"
-HTTPS_PORT, STATS_PORT, METRICS_PORT, CONTROL_PORT = 8443, 8404, 8405, 8406
-RUN_FOLDER = "/run/gateway"
+SETTINGS = Settings()
+RUN_FOLDER = str(SETTINGS.run)
 TLS_FOLDER = "/etc/gateway/tls"
 # Long enough for every node to hear that the pod leaves, before HAProxy stops listening.
 LEAVE_S = 5
-# HAProxy's hard-stop-after: no answer takes longer (a model's deadline is at most 297 s).
-DRAIN_S = 300
+# HAProxy's hard-stop-after: no answer takes longer.
+DRAIN_S = SETTINGS.drain_s
 _RUN, _TLS, _SCRATCH = "run", "tls", "tmp"
 
 
@@ -91,7 +92,7 @@ def service(platform: PlatformSpec) -> Manifest:
 
 def stats_service() -> Manifest:
     """No address of its own: one DNS name under which every gateway pod's counters are found."""
-    entries = {"stats": STATS_PORT, "metrics": METRICS_PORT, "control": CONTROL_PORT}
+    entries = {"stats": SETTINGS.stats_port, "metrics": SETTINGS.exporter_port, "control": SETTINGS.control_port}
     return manifest(
         "v1",
         "Service",
@@ -118,8 +119,8 @@ def doors() -> Manifest:
         LABELS,
         SELECTOR,
         ingress=[
-            {"ports": ports(HTTPS_PORT, METRICS_PORT, CONTROL_PORT)},
-            {"from": [system_pods(names.COMPONENT_CONTROLLERS)], "ports": ports(STATS_PORT)},
+            {"ports": ports(SETTINGS.https_port, SETTINGS.exporter_port, SETTINGS.control_port)},
+            {"from": [system_pods(names.COMPONENT_CONTROLLERS)], "ports": ports(SETTINGS.stats_port)},
         ],
     )
 
@@ -166,7 +167,7 @@ def _pod(platform: PlatformSpec, image: str) -> Manifest:
 
 def _environment(platform: PlatformSpec) -> list[Manifest]:
     return [
-        *variables({"KNOBLESS_SPARE_BACKENDS": str(platform.gateway.spare_backends)}),
+        *variables({f"{PREFIX}SPARE_BACKENDS": str(platform.gateway.spare_backends)}),
         own_field("POD_NAME", "metadata.name"),
         own_field("POD_NAMESPACE", "metadata.namespace"),
     ]
@@ -189,7 +190,7 @@ def _render(platform: PlatformSpec, image: str) -> Manifest:
 def _haproxy(image: str) -> Manifest:
     # SIGTERM ends HAProxy at once, SIGUSR1 lets it finish; when its master has left, this shell goes with it.
     leave = f"sleep {LEAVE_S}; kill -USR1 1; sleep {DRAIN_S}"
-    listening = {"https": HTTPS_PORT, "stats": STATS_PORT, "metrics": METRICS_PORT}
+    listening = {"https": SETTINGS.https_port, "stats": SETTINGS.stats_port, "metrics": SETTINGS.exporter_port}
     return container(
         "haproxy",
         image,
@@ -213,7 +214,7 @@ def _control(platform: PlatformSpec, image: str) -> Manifest:
         image,
         ["/bin/sh", "-c", restarting("python -m controllers.gateway serve")],
         env=_environment(platform),
-        ports=_ports({"control": CONTROL_PORT}),
+        ports=_ports({"control": SETTINGS.control_port}),
         requests={"cpu": "40m", "memory": "96Mi"},
         limits={"cpu": "1", "memory": "512Mi"},
         mounts={_RUN: RUN_FOLDER, _TLS: TLS_FOLDER, _SCRATCH: "/tmp", API_ACCESS: API_ACCESS_PATH},

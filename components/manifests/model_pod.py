@@ -12,6 +12,7 @@ from typing import Final
 from components.manifests.objects import Manifest, container, pod_security, probe, scratch, variables
 from spec import names
 from spec.endpoint import EndpointSpec
+from spec.platform import Rollout
 from spec.quantities import Cpu
 
 RUNTIME: Final = "mlflow"
@@ -26,8 +27,11 @@ TEARDOWN_S: Final = 15
 # autoscaler adds replicas where they don't. Memory has no such slack, so it is asked for whole.
 CPU_REQUEST_SHARE: Final = 5
 CPU_REQUEST_LEAST: Final = Cpu(10)
-# How long a model may load is the rollout's to judge; the probe must only never end a pod before that.
-STARTUP_FAILURES: Final = 7_200
+# How long a model may load before its pod tries again. Not less than this, so that the rollout's patience, which a
+# running endpoint may change, enters the template only where a model needs more than the usual.
+LOAD_LEAST_S: Final = 600
+# The runtime notices a load that is too long itself and says so; the probe comes after it.
+PROBE_MARGIN_S: Final = 60
 FRONT_PYTHON: Final = "/opt/front/bin/python"
 MODEL_PYTHON: Final = "/opt/model/bin/python"
 _MODEL, _SCRATCH = "model", "tmp"
@@ -54,13 +58,18 @@ def predictors(cpu: Cpu) -> int:
     return -(-cpu.millicores // 1000)
 
 
-def pod_template(spec: EndpointSpec, model: ServedModel, model_registry: str) -> Manifest:
+def load_s(rollout: Rollout) -> int:
+    """Longest that a model may load: 600, and 900 where a new revision may take 900 to start."""
+    return max(LOAD_LEAST_S, rollout.start_timeout_s)
+
+
+def pod_template(spec: EndpointSpec, model: ServedModel, model_registry: str, rollout: Rollout) -> Manifest:
     """The whole template, without the label of the revision that it will make."""
     labels = names.endpoint_labels(spec.endpoint, spec.team)
-    return {"metadata": {"labels": labels}, "spec": _pod(spec, model, model_registry)}
+    return {"metadata": {"labels": labels}, "spec": _pod(spec, model, model_registry, load_s(rollout))}
 
 
-def _pod(spec: EndpointSpec, model: ServedModel, model_registry: str) -> Manifest:
+def _pod(spec: EndpointSpec, model: ServedModel, model_registry: str, most_s: int) -> Manifest:
     apart = {
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",
@@ -75,7 +84,7 @@ def _pod(spec: EndpointSpec, model: ServedModel, model_registry: str) -> Manifes
         "terminationGracePeriodSeconds": grace_s(spec),
         "topologySpreadConstraints": [apart],
         "initContainers": [_fetch(spec, model, model_registry)],
-        "containers": [_server(spec, model)],
+        "containers": [_server(spec, model, most_s)],
         "volumes": [scratch(_MODEL, "20Gi"), scratch(_SCRATCH, "1Gi")],
     }
 
@@ -103,13 +112,14 @@ def _fetch(spec: EndpointSpec, model: ServedModel, model_registry: str) -> Manif
     )
 
 
-def _server(spec: EndpointSpec, model: ServedModel) -> Manifest:
+def _server(spec: EndpointSpec, model: ServedModel, most_s: int) -> Manifest:
     requests, limits = _resources(spec)
     flags = {
         "--model": _MODEL_FOLDER,
         "--model-python": MODEL_PYTHON,
         "--port": str(PORT),
         "--deadline-s": str(spec.deadline_s),
+        "--load-timeout-s": str(most_s),
         "--predictors": str(predictors(spec.resources.cpu)),
         "--name": spec.endpoint,
         "--version": model.version,
@@ -125,7 +135,7 @@ def _server(spec: EndpointSpec, model: ServedModel) -> Manifest:
         limits=limits,
         mounts={_MODEL: _MODEL_FOLDER, _SCRATCH: "/tmp"},
         read_only=[_MODEL],
-        startupProbe=probe("/health", "http", period_s=1, failures=STARTUP_FAILURES),
+        startupProbe=probe("/health", "http", period_s=1, failures=most_s + PROBE_MARGIN_S),
         readinessProbe=probe("/health", "http", period_s=1, failures=3),
         livenessProbe=probe("/live", "http", period_s=10, failures=6, timeout_s=5),
         lifecycle={"preStop": {"sleep": {"seconds": LEAVE_S}}},

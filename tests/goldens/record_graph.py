@@ -19,13 +19,20 @@ from pulumi.runtime.stack import run_in_stack
 
 from spec import names
 from spec.model_reference import ModelReference
+from spec.revision import canonical_json
 from stacks import program
 from stacks.cluster import ClusterFacts
 from stacks.images import Image
 from stacks.model_registry import RegisteredModel
 
 ROOT = Path(__file__).resolve().parents[2]
-FACTS = Path(__file__).parent / "cluster.json"
+HERE = Path(__file__).parent
+
+
+def plain(value: dict[str, Any]) -> dict[str, Any]:
+    """Whole numbers as such again: on the wire each number is a float."""
+    result: dict[str, Any] = json.loads(canonical_json(value))
+    return result
 
 
 class Mirror(mocks.Mocks):
@@ -58,14 +65,14 @@ class Recorder(mocks.MockMonitor):
                     "ignoreChanges": list(request.ignoreChanges),
                     "deleteBeforeReplace": request.deleteBeforeReplace,
                     "retainOnDelete": request.retainOnDelete,
-                    "inputs": json_format.MessageToDict(request.object),
+                    "inputs": plain(json_format.MessageToDict(request.object)),
                 }
             )
         return super().RegisterResource(request)
 
     def RegisterResourceOutputs(self, request: Any) -> Any:  # noqa: N802
         if request.urn.split("::")[2] == "pulumi:pulumi:Stack":
-            self.outputs = json_format.MessageToDict(request.outputs)
+            self.outputs = plain(json_format.MessageToDict(request.outputs))
         return super().RegisterResourceOutputs(request)
 
 
@@ -90,8 +97,13 @@ def main(stack: str, stacks: str) -> None:
     mocks.set_mocks(Mirror(), project=names.PROJECT, stack=stack, preview=False, monitor=monitor)
     # The mocks' own root is finished already; the program's outputs need a fresh one.
     settings.set_root_resource(None)  # type: ignore[arg-type]
-    variables = {"KNOBLESS_CLUSTER": str(FACTS), "KNOBLESS_STACKS": stacks, "HOME": "/home/user"}
-    declare = partial(program.declare, names.parse_stack(stack), ROOT, variables, answers)
+    named = names.parse_stack(stack)
+    variables = {
+        "KNOBLESS_CLUSTER": str(HERE / f"{named.environment}.cluster.json"),
+        "KNOBLESS_STACKS": stacks,
+        "HOME": "/home/user",
+    }
+    declare = partial(program.declare, named, ROOT, variables, answers)
     loop.run_until_complete(run_in_stack(declare))
     resources = sorted(monitor.seen, key=lambda seen: (seen["type"], seen["name"]))
     json.dump({"resources": resources, "outputs": monitor.outputs}, sys.stdout, indent=1, sort_keys=True)

@@ -1,0 +1,185 @@
+"""What of an endpoint file reaches its pods, and how long everybody waits for whom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from components.manifests import endpoint, model_pod
+from components.manifests.model_pod import ServedModel
+from components.manifests.team import quota
+from components.manifests.traffic import to_url
+from spec.endpoint import EndpointSpec, load_endpoint
+from spec.platform import Quota, Rollout
+from spec.quantities import Cpu, Memory, parse_cpu
+from spec.revision import revision_of, spec_digest
+
+FILE = "stacks/local/endpoints/alpha/wine.yaml"
+TEXT = """
+endpoint: wine
+model: models:/wine/1
+concurrency: {min: 1, max: 64}
+"""
+IMAGE = "registry:5000/knobless/model@sha256:" + "0" * 64
+MODEL = ServedModel("models:/wine/1", "1", "ab" * 32, IMAGE)
+REGISTRY = "http://198.18.0.1:5500"
+
+
+def spec_of(added: str = "") -> EndpointSpec:
+    return load_endpoint(TEXT + added, FILE, "alpha")
+
+
+def rendered(spec: EndpointSpec, model: ServedModel = MODEL, rollout: Rollout | None = None) -> dict[str, Any]:
+    return endpoint.endpoint_object(spec, model, REGISTRY, rollout or Rollout())
+
+
+def revision(obj: dict[str, Any]) -> str:
+    return revision_of(obj["metadata"]["name"], obj["spec"]["podTemplate"])
+
+
+FIRST = rendered(spec_of())
+
+
+@pytest.mark.case("E2")
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param(rendered(load_endpoint(TEXT.replace("64", "65"), FILE, "alpha")), id="concurrency"),
+        pytest.param(rendered(spec_of("access: {teams: [beta]}")), id="access"),
+        pytest.param(rendered(spec_of("queue: {max: 9, timeout_s: 1}")), id="queue"),
+        pytest.param(rendered(spec_of(), rollout=Rollout(hold_s=1)), id="hold"),
+        pytest.param(rendered(spec_of(), rollout=Rollout(start_timeout_s=30)), id="start-timeout"),
+    ],
+)
+def test_what_is_not_the_model_makes_no_new_revision(changed: dict[str, Any]) -> None:
+    assert changed["spec"] != FIRST["spec"]
+    assert revision(changed) == revision(FIRST)
+
+
+@pytest.mark.case("E2")
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param(rendered(spec_of('resources: {cpu: "1"}')), id="cpu"),
+        pytest.param(rendered(spec_of("resources: {memory: 2Gi}")), id="memory"),
+        pytest.param(rendered(spec_of("deadline_s: 61")), id="deadline"),
+        pytest.param(rendered(spec_of(), ServedModel("models:/wine/2", "2", "cd" * 32, IMAGE)), id="model"),
+        pytest.param(rendered(spec_of(), ServedModel("models:/wine/1", "1", "ab" * 32, IMAGE + "1")), id="image"),
+        pytest.param(rendered(spec_of(), rollout=Rollout(start_timeout_s=900)), id="a-load-longer-than-usual"),
+    ],
+)
+def test_what_a_running_process_cannot_change_makes_a_new_revision(changed: dict[str, Any]) -> None:
+    assert revision(changed) != revision(FIRST)
+
+
+@pytest.mark.case("E3")
+def test_a_new_model_version_changes_the_endpoint_object_alone() -> None:
+    spec = spec_of()
+    following = spec.model_copy(update={"model": spec.model.__class__("models:/wine/2", "wine", 2)})
+    for render in (endpoint.service_account, endpoint.service, endpoint.disruption_budget):
+        assert render(following) == render(spec)
+    assert endpoint.doors(following, REGISTRY) == endpoint.doors(spec, REGISTRY)
+
+
+def test_the_digest_of_the_spec_stands_beside_it() -> None:
+    assert FIRST["metadata"]["annotations"]["knobless.dev/spec-digest"] == spec_digest(FIRST["spec"])
+
+
+def test_the_stack_waits_for_ready_of_this_spec() -> None:
+    assert FIRST["metadata"]["annotations"]["pulumi.com/waitFor"] == "condition=Ready"
+
+
+@pytest.mark.case("C2")
+@pytest.mark.parametrize(
+    ("start_timeout_s", "deadline_s", "wait_s"),
+    [(600, 60, 720), (7200, 60, 7320), (10, 297, 447), (10, 1, 151), (327, 297, 447)],
+)
+def test_the_wait_is_the_time_to_start_or_to_end_and_a_margin(
+    start_timeout_s: int, deadline_s: int, wait_s: int
+) -> None:
+    obj = rendered(spec_of(f"deadline_s: {deadline_s}"), rollout=Rollout(start_timeout_s=start_timeout_s))
+    assert obj["metadata"]["annotations"]["pulumi.com/timeoutSeconds"] == str(wait_s)
+
+
+@pytest.mark.parametrize("deadline_s", [1, 60, 297])
+def test_grace_outlasts_leaving_the_balancer_and_the_longest_answer(deadline_s: int) -> None:
+    pod = rendered(spec_of(f"deadline_s: {deadline_s}"))["spec"]["podTemplate"]["spec"]
+    leave_s = pod["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert leave_s == 15
+    assert pod["terminationGracePeriodSeconds"] == leave_s + deadline_s + 15
+
+
+@pytest.mark.parametrize(
+    ("start_timeout_s", "load_s", "failures"), [(10, 600, 660), (600, 600, 660), (900, 900, 960), (7200, 7200, 7260)]
+)
+def test_the_probe_waits_longer_than_the_runtime_lets_a_model_load(
+    start_timeout_s: int, load_s: int, failures: int
+) -> None:
+    pod = rendered(spec_of(), rollout=Rollout(start_timeout_s=start_timeout_s))["spec"]["podTemplate"]["spec"]
+    server = pod["containers"][0]
+    assert server["args"][server["args"].index("--load-timeout-s") + 1] == str(load_s)
+    assert (server["startupProbe"]["periodSeconds"], server["startupProbe"]["failureThreshold"]) == (1, failures)
+
+
+@pytest.mark.parametrize(("cpu", "count"), [("10m", 1), ("500m", 1), ("1", 1), ("1001m", 2), ("1500m", 2), ("8", 8)])
+def test_a_replica_has_one_predictor_for_each_started_core(cpu: str, count: int) -> None:
+    assert model_pod.predictors(parse_cpu(cpu)) == count
+
+
+@pytest.mark.parametrize(("cpu", "asked"), [("10m", "10m"), ("500m", "100m"), ("1", "200m"), ("5", "1")])
+def test_a_pod_asks_for_a_fifth_of_its_cpu_and_for_all_of_its_memory(cpu: str, asked: str) -> None:
+    pod = rendered(spec_of(f'resources: {{cpu: "{cpu}", memory: 3Gi}}'))["spec"]["podTemplate"]["spec"]
+    for container in (*pod["initContainers"], *pod["containers"]):
+        assert container["resources"]["requests"] == {"cpu": asked, "memory": "3Gi"}
+        assert container["resources"]["limits"]["memory"] == "3Gi"
+
+
+def test_the_own_team_and_the_invited_ones_may_call() -> None:
+    obj = rendered(spec_of("access: {teams: [zeta, beta]}"))
+    assert obj["spec"]["access"]["teams"] == ["alpha", "beta", "zeta"]
+
+
+def test_pods_carry_the_labels_that_controllers_look_for_but_not_yet_a_revision() -> None:
+    labels = FIRST["spec"]["podTemplate"]["metadata"]["labels"]
+    assert labels["knobless.dev/endpoint"] == "wine"
+    assert labels["knobless.dev/team"] == "alpha"
+    assert "knobless.dev/revision" not in labels
+
+
+def port(number: int) -> dict[str, Any]:
+    return {"ports": [{"protocol": "TCP", "port": number}]}
+
+
+def block(cidr: str) -> dict[str, Any]:
+    return {"to": [{"ipBlock": {"cidr": cidr}}]}
+
+
+@pytest.mark.parametrize(
+    ("url", "rule"),
+    [
+        ("http://198.18.0.1:5500", block("198.18.0.1/32") | port(5500)),
+        ("http://[fd00::1]:5500", block("fd00::1/128") | port(5500)),
+        ("https://mlflow.example.com", port(443)),
+        ("http://mlflow.example.com/path", port(80)),
+    ],
+)
+def test_a_model_pod_may_reach_its_registry_and_no_more(url: str, rule: dict[str, Any]) -> None:
+    assert to_url(url) == rule
+    assert endpoint.doors(spec_of(), url)["spec"]["egress"][1:] == [rule]
+
+
+def test_a_team_without_a_bound_has_no_quota() -> None:
+    assert quota("alpha", Quota()) is None
+
+
+def test_a_quota_counts_cpu_as_requested_and_memory_as_limited() -> None:
+    limit = quota("alpha", Quota(cpu=Cpu(8000), memory=Memory(1024**3), pods=50))
+    assert limit is not None
+    assert limit["spec"]["hard"] == {"requests.cpu": "8", "limits.memory": "1Gi", "pods": "50"}
+
+
+def test_a_quota_bounds_only_what_it_states() -> None:
+    limit = quota("alpha", Quota(pods=5))
+    assert limit is not None
+    assert limit["spec"]["hard"] == {"pods": "5"}

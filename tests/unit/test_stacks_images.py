@@ -1,0 +1,124 @@
+"""An image's name comes from its inputs, and what runs from its digest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+from stacks import images
+from stacks.images import Image, ImageError
+
+DIGEST = "sha256:" + "0" * 64
+IMAGE = Image("registry:5000", "knobless/platform", "abc")
+
+
+def checkout(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+FILES = {
+    "spec/a.py": "a",
+    "controllers/b.py": "b",
+    "requirements/platform.txt": "c",
+    "images/platform/Containerfile": "d",
+}
+
+
+def tag(root: Path) -> str:
+    return images.platform_image("registry:5000", root).tag
+
+
+def test_equal_inputs_have_equal_tags_wherever_they_lie(tmp_path: Path) -> None:
+    assert tag(checkout(tmp_path / "one", FILES)) == tag(checkout(tmp_path / "two", FILES))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_change_of_any_input_is_another_tag(tmp_path: Path, name: str) -> None:
+    before = tag(checkout(tmp_path / "one", FILES))
+    assert tag(checkout(tmp_path / "two", FILES | {name: "changed"})) != before
+
+
+def test_a_moved_file_is_another_tag(tmp_path: Path) -> None:
+    before = tag(checkout(tmp_path / "one", FILES))
+    moved = {("spec/z.py" if name == "spec/a.py" else name): text for name, text in FILES.items()}
+    assert tag(checkout(tmp_path / "two", moved)) != before
+
+
+@pytest.mark.parametrize("name", ["spec/__pycache__/a.cpython-311.pyc", "README.md", "tests/test_a.py", "stacks/a.py"])
+def test_what_is_no_input_changes_no_tag(tmp_path: Path, name: str) -> None:
+    before = tag(checkout(tmp_path / "one", FILES))
+    assert tag(checkout(tmp_path / "two", FILES | {name: "added"})) == before
+
+
+def test_a_tag_is_one_that_a_registry_takes(tmp_path: Path) -> None:
+    assert len(tag(checkout(tmp_path, FILES))) == 16
+
+
+def test_a_checkout_without_the_inputs_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ImageError, match="images/platform"):
+        tag(tmp_path)
+
+
+def client(answer: httpx.Response | Exception, seen: list[httpx.Request] | None = None) -> httpx.Client:
+    def handle(request: httpx.Request) -> httpx.Response:
+        if seen is not None:
+            seen.append(request)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return httpx.Client(transport=httpx.MockTransport(handle))
+
+
+def test_a_tag_becomes_the_digest_that_the_registry_says() -> None:
+    found = images.resolve(client(httpx.Response(200, headers={"Docker-Content-Digest": DIGEST})), IMAGE, "http")
+    assert found == f"registry:5000/knobless/platform@{DIGEST}"
+
+
+@pytest.mark.parametrize(
+    ("registry", "url"),
+    [
+        ("registry:5000", "https://registry:5000/v2/knobless/platform/manifests/abc"),
+        ("host.example/a/b", "https://host.example/v2/a/b/knobless/platform/manifests/abc"),
+    ],
+)
+def test_a_registry_s_path_stands_before_the_repository(registry: str, url: str) -> None:
+    seen: list[httpx.Request] = []
+    answering = client(httpx.Response(200, headers={"Docker-Content-Digest": DIGEST}), seen)
+    found = images.resolve(answering, Image(registry, "knobless/platform", "abc"), "https")
+    assert [(request.method, str(request.url)) for request in seen] == [("HEAD", url)]
+    assert found == f"{registry}/knobless/platform@{DIGEST}"
+
+
+def test_a_manifest_and_an_index_are_both_taken() -> None:
+    seen: list[httpx.Request] = []
+    images.resolve(client(httpx.Response(200, headers={"Docker-Content-Digest": DIGEST}), seen), IMAGE, "http")
+    accepted = seen[0].headers["Accept"]
+    assert "application/vnd.oci.image.index.v1+json" in accepted
+    assert "application/vnd.docker.distribution.manifest.v2+json" in accepted
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (
+            httpx.Response(404),
+            r"the image registry:5000/knobless/platform:abc is not in the registry: run `knobless build`",
+        ),
+        (httpx.Response(401), "the registry registry:5000 answers 401"),
+        (httpx.Response(200), "the registry registry:5000 answers 200"),
+        (httpx.ConnectError("refused"), "the registry registry:5000 does not answer: refused"),
+        (httpx.ConnectTimeout(""), "the registry registry:5000 does not answer: ConnectTimeout"),
+    ],
+)
+def test_an_image_that_cannot_be_named_says_why_and_what_to_do(
+    answer: httpx.Response | Exception, message: str
+) -> None:
+    with pytest.raises(ImageError, match=message):
+        images.resolve(client(answer), IMAGE, "http")
