@@ -16,7 +16,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-disable_created_metrics()  # a series more for each counter, which nobody here reads
+disable_created_metrics()  # type: ignore[no-untyped-call]  # a series more for each counter, which nobody here reads
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 CLIENT_LEFT = 499  # no answer was sent: the client closed its connection first
 _BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
