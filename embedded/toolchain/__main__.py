@@ -20,9 +20,7 @@ INTERRUPTED = 130
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m embedded.toolchain", description=__doc__)
     home = Path(os.environ.get("KNOBLESS_HOME") or "/var/lib/knobless")
-    parser.add_argument(
-        "--home", type=Path, default=home, help="where everything goes (default: %(default)s)"
-    )
+    parser.add_argument("--home", type=Path, default=home, help="where everything goes (default: %(default)s)")
     names = [target.name for target in versions.TARGETS]
     parser.add_argument("--only", action="append", choices=names, help="build this one; may be repeated")
     return parser.parse_args(arguments)
@@ -35,7 +33,8 @@ def end_as_interrupt(_number: int, _frame: FrameType | None) -> None:
 def main(arguments: list[str]) -> int:
     options = parse(arguments)
     report = terminal_report(sys.stderr)
-    signal.signal(signal.SIGTERM, end_as_interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):  # SIGINT too: a background job starts with it ignored
+        signal.signal(number, end_as_interrupt)
     try:
         todo = plan(options.home, os.environ.get("PATH", os.defpath))
         build.complete(todo, report, only=frozenset(options.only) if options.only else None)

@@ -47,9 +47,7 @@ def ensure_pulumi(plan: BuildPlan, report: Report, python: Path | None = None) -
     return install.pulumi_tools(plan)
 
 
-def complete(
-    plan: BuildPlan, report: Report, only: frozenset[str] | None = None, python: Path | None = None
-) -> None:
+def complete(plan: BuildPlan, report: Report, only: frozenset[str] | None = None, python: Path | None = None) -> None:
     """Builds the missing ones among the targets named in ``only`` and lays out the folder of programs."""
     wanted = [task for task in plan.tasks if only is None or task.target.name in only]
     with build_lock(plan.home, report):
@@ -83,9 +81,7 @@ def build_lock(home: Path, report: Report) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             lock.seek(0)
-            report(
-                f"another build of the tools is running (process {lock.read().strip() or 'unknown'}): waiting"
-            )
+            report(f"another build of the tools is running (process {lock.read().strip() or 'unknown'}): waiting")
             fcntl.flock(lock, fcntl.LOCK_EX)
         lock.truncate(0)
         lock.write(str(os.getpid()))
@@ -175,11 +171,11 @@ def failure(name: str, progress: Progress) -> str:
 class Tracker:
     """Follows go's output for one binary and reports at most every REPORT_EVERY_S."""
 
-    def __init__(self, name: str, watch: Stopwatch, report: Report, every_s: float = REPORT_EVERY_S) -> None:
+    def __init__(self, name: str, watch: Stopwatch, report: Report) -> None:
         self.progress = Progress(name)
         self._known: frozenset[str] = frozenset()
-        self._watch, self._report, self._every_s = watch, report, every_s
-        self._due_s = every_s
+        self._watch, self._report = watch, report
+        self._due_s = REPORT_EVERY_S
 
     def start_counting(self, packages: frozenset[str]) -> None:
         self._known = packages
@@ -190,5 +186,5 @@ class Tracker:
             self.progress = observe(self.progress, line, self._known)
         elapsed_s = self._watch.elapsed_s
         if elapsed_s >= self._due_s:
-            self._due_s = elapsed_s + self._every_s
+            self._due_s = elapsed_s + REPORT_EVERY_S
             self._report(self.progress.text(elapsed_s))

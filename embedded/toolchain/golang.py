@@ -26,7 +26,7 @@ from typing import IO
 from . import detect, probe, versions
 
 GIB = 2**30
-GRACE_S = 10.0  # from SIGINT to SIGKILL
+GRACE_S = 5.0  # from SIGINT to SIGTERM, and from there to SIGKILL
 MODULE_FLAGS = "-modcacherw -mod=readonly -buildvcs=false"
 WITHHELD = ("GOFLAGS", "GOROOT", "GOOS", "GOARCH", "GOEXPERIMENT", "GO111MODULE", "GOBIN")
 
@@ -91,14 +91,15 @@ def lines_of(process: subprocess.Popen[bytes], tick_s: float) -> Iterator[str | 
 
 
 def pump(stream: IO[bytes], lines: queue.SimpleQueue[str | None]) -> None:
-    for line in stream:
-        lines.put(line.decode(errors="replace"))
+    with stream:
+        for line in stream:
+            lines.put(line.decode(errors="replace"))
     lines.put(None)
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:
     """Interrupts go and its compilers, and waits until they are gone; go removes its scratch folder."""
-    for number, grace_s in ((signal.SIGINT, GRACE_S), (signal.SIGKILL, None)):
+    for number, grace_s in ((signal.SIGINT, GRACE_S), (signal.SIGTERM, GRACE_S), (signal.SIGKILL, None)):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -159,7 +160,7 @@ def go_version(path: Path) -> detect.Version | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return detect.parse_version(answer.stdout.replace("go", " "))
+    return detect.parse_version(answer.stdout)
 
 
 def find_go(home: Path, path_env: str, report: Callable[[str], None]) -> Path:

@@ -24,13 +24,12 @@ from typing import IO, NoReturn, Protocol
 
 try:
     import grpc  # type: ignore[import-untyped]
+    import yaml
     from google.protobuf import empty_pb2  # type: ignore[import-untyped]
     from pulumi.runtime.proto import language_pb2 as messages
     from pulumi.runtime.proto import language_pb2_grpc, plugin_pb2
 except ImportError as error:
-    sys.exit(
-        f"pulumi-language-python: {sys.executable} has no Pulumi SDK ({error}); name one in KNOBLESS_PYTHON"
-    )
+    sys.exit(f"pulumi-language-python: {sys.executable} has no Pulumi SDK ({error}); name one in KNOBLESS_PYTHON")
 
 # The exit status by which a program says that it has already shown what went wrong.
 SHOWN_TO_USER = 32
@@ -86,10 +85,23 @@ def run_arguments(request: messages.RunRequest, engine: str) -> list[str]:
     return [*given, request.info.entry_point or ".", *request.args]
 
 
+def policy_program(info: messages.ProgramInfo) -> Path:
+    """The pack's folder or file; the engine leaves ``main`` of PulumiPolicy.yaml to us.
+
+    Checked here, since runpy would look for a ``__main__`` elsewhere and find the one of the program.
+    """
+    folder = Path(info.program_directory)
+    settings = yaml.safe_load((folder / "PulumiPolicy.yaml").read_text())
+    program = folder / (settings.get("main") or ".")
+    if not (program.is_file() or (program / "__main__.py").is_file()):
+        raise FileNotFoundError(f"the policy pack {folder} has no program in {program}")
+    return program
+
+
 def plugin_arguments(request: messages.RunPluginRequest) -> list[str]:
     """What the interpreter is given to serve a policy pack, or a component provider."""
     if request.kind == "analyzer":
-        return ["-u", "-m", "pulumi.policy", *request.args, request.info.program_directory]
+        return ["-u", "-m", "pulumi.policy", *request.args, str(policy_program(request.info))]
     return ["-u", request.info.program_directory, *request.args]
 
 
@@ -203,12 +215,8 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
 
     def About(self, request: messages.AboutRequest, context: Context) -> messages.AboutResponse:
         python, environment = interpreter(request.info, os.environ)
-        version = subprocess.run(
-            [python, "--version"], env=environment, capture_output=True, text=True, check=True
-        )
-        return messages.AboutResponse(
-            executable=python, version=version.stdout.removeprefix("Python ").strip()
-        )
+        version = subprocess.run([python, "--version"], env=environment, capture_output=True, text=True, check=True)
+        return messages.AboutResponse(executable=python, version=version.stdout.removeprefix("Python ").strip())
 
     def GetProgramDependencies(
         self, request: messages.GetProgramDependenciesRequest, context: Context
@@ -217,10 +225,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         listing = subprocess.run(
             [python, "-c", LIST_PACKAGES], env=environment, capture_output=True, text=True, check=True
         )
-        found = (
-            messages.DependencyInfo(name=name, version=version)
-            for name, version in json.loads(listing.stdout)
-        )
+        found = (messages.DependencyInfo(name=name, version=version) for name, version in json.loads(listing.stdout))
         return messages.GetProgramDependenciesResponse(dependencies=found)
 
     def Run(self, request: messages.RunRequest, context: Context) -> messages.RunResponse:
@@ -234,19 +239,15 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
             status = program.wait()
         if status == SHOWN_TO_USER:
             return messages.RunResponse(bail=True)
-        return messages.RunResponse(
-            error=f"Program exited with non-zero exit code: {status}" if status else ""
-        )
+        return messages.RunResponse(error=f"Program exited with non-zero exit code: {status}" if status else "")
 
-    def RunPlugin(
-        self, request: messages.RunPluginRequest, context: Context
-    ) -> Iterator[messages.RunPluginResponse]:
+    def RunPlugin(self, request: messages.RunPluginRequest, context: Context) -> Iterator[messages.RunPluginResponse]:
         given = dict(entry.partition("=")[::2] for entry in request.env)
         try:
             python, environment = interpreter(request.info, given or os.environ)
+            command = [python, *plugin_arguments(request)]
         except FileNotFoundError as error:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
-        command = [python, *plugin_arguments(request)]
         with self.children.start(command, request.pwd, environment, subprocess.PIPE) as plugin:
             context.add_callback(lambda: stop(plugin))
             yield from output_of(plugin)

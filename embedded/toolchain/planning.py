@@ -84,9 +84,7 @@ def target_digest(target: Target, modules: Path = MODULES) -> str:
     module = modules / target.module
     flags = [*versions.BUILD_FLAGS, link_flags(target), target.package]
     files = [
-        part
-        for path in sources(target, modules)
-        for part in (path.relative_to(module).as_posix(), path.read_bytes())
+        part for path in sources(target, modules) for part in (path.relative_to(module).as_posix(), path.read_bytes())
     ]
     return digest_of([target.name, *flags, *files])
 
@@ -106,17 +104,13 @@ def make_plan(home: Path, found: detect.Selection) -> BuildPlan:
     )
     names = (task.output.name for task in tasks)
     borrowed = (f"{program}={path}" for program, path in sorted(used.items()))
-    return BuildPlan(
-        home, digest_of([HOST_SOURCE.read_bytes(), *names, *borrowed]), tasks, used, found.refused
-    )
+    return BuildPlan(home, digest_of([HOST_SOURCE.read_bytes(), *names, *borrowed]), tasks, used, found.refused)
 
 
 def outside(home: Path, path_env: str) -> str:
     """PATH without our own folders: what we built is not what the user has."""
     tools = home / "tools"
-    return os.pathsep.join(
-        entry for entry in path_env.split(os.pathsep) if not Path(entry).is_relative_to(tools)
-    )
+    return os.pathsep.join(entry for entry in path_env.split(os.pathsep) if not Path(entry).is_relative_to(tools))
 
 
 def plan(home: Path, path_env: str) -> BuildPlan:

@@ -56,9 +56,7 @@ def ask_version(path: Path, program: str) -> Version | None:
 def companions(path: Path, names: Iterable[str], path_env: str) -> frozenset[str]:
     """Which of ``names`` lie beside the program (behind symlinks, as Pulumi looks) or on PATH."""
     beside = path.resolve().parent
-    return frozenset(
-        name for name in names if os.access(beside / name, os.X_OK) or any(executables(name, path_env))
-    )
+    return frozenset(name for name in names if os.access(beside / name, os.X_OK) or any(executables(name, path_env)))
 
 
 def plugin_folders(pulumi_home: Path) -> Iterator[Found]:

@@ -39,9 +39,7 @@ def requirements(module: str) -> Mapping[str, str]:
 def go_needed() -> str:
     """The least Go version that compiles all modules, such as ``1.26.6``."""
     lines = (line.split() for path in MODULES.glob("*/go.mod") for line in path.read_text().splitlines())
-    return max(
-        (words[1] for words in lines if words[:1] == ["go"]), key=lambda text: [*map(int, text.split("."))]
-    )
+    return max((words[1] for words in lines if words[:1] == ["go"]), key=lambda text: [*map(int, text.split("."))])
 
 
 KUBERNETES = requirements("cluster")["k8s.io/kubernetes"]
