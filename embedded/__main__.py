@@ -9,9 +9,10 @@ import sys
 import time
 from pathlib import Path
 
-from embedded import node
+from embedded import host, node, packages, preflight, snapshot
 from embedded.images import ImageError
 from embedded.instance import DEFAULT_HOME, Instance, choose_index, registered
+from embedded.packages import PackageError
 from embedded.startup import NodeError
 
 
@@ -22,7 +23,7 @@ def main(arguments: list[str]) -> int:
     instance = Instance(options.instance, home, index)
     try:
         return int(COMMANDS[options.command](instance, options))
-    except (NodeError, ImageError) as error:
+    except (NodeError, ImageError, PackageError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
 
@@ -48,6 +49,12 @@ def _up(instance: Instance, options: argparse.Namespace) -> int:
     def report(line: str) -> None:
         print(f"{time.monotonic() - start_s:6.1f} s  {line}", file=sys.stderr)
 
+    if node.status(instance) is None:
+        found = preflight.problems(host.observe(instance), instance, preflight.Needs())
+        if found:
+            print("\n".join(f"error: {problem}" for problem in found), file=sys.stderr)
+            return 1
+        packages.ensure(report)
     cluster = node.up(instance, options.tools.resolve(), options.mlflow_python, report)
     print(json.dumps({name: str(value) for name, value in dataclasses.asdict(cluster).items()}, indent=2))
     return 0
@@ -78,7 +85,25 @@ def _start(instance: Instance, options: argparse.Namespace) -> int:
     return 0
 
 
-COMMANDS = {"up": _up, "down": _down, "status": _status, "stop": _stop, "start": _start}
+def _snapshot(instance: Instance, options: argparse.Namespace) -> int:
+    print(json.dumps(snapshot.host_snapshot(), indent=1))
+    return 0
+
+
+def _purge(instance: Instance, options: argparse.Namespace) -> int:
+    node.purge(instance.home)
+    return 0
+
+
+COMMANDS = {
+    "up": _up,
+    "down": _down,
+    "status": _status,
+    "stop": _stop,
+    "start": _start,
+    "snapshot": _snapshot,
+    "purge": _purge,
+}
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from embedded import certificates, configs, control, host_side, layout, pause, services, startup
+from embedded import configs, control, host_side, layout, pause, services, startup
 from embedded.control import NodeStatus
 from embedded.instance import Instance, registered
 from embedded.specification import NodeSpecification, dump, files_digest
@@ -72,6 +72,9 @@ def up(
     report: Report = lambda _: None,
 ) -> Cluster:
     """A cluster that takes pods. Where it already runs as wanted, nothing is changed. Raises NodeError."""
+    # Here and not above: this package's toolchain is used before there is an environment with cryptography in it.
+    from embedded import certificates
+
     with _locked(instance):
         certificates.ensure(instance)
         files = _files(instance)
