@@ -1,0 +1,140 @@
+"""`python -m controllers run [--settings FILE]`: rollout and autoscaler, one process, one lease.
+
+Owns the wiring and the process's end: on SIGTERM the loops stop, the lease is given up, the process leaves with 0.
+A watch or a loop that dies of a fault of ours ends the process, so that the kubelet starts it anew: nothing runs on
+half.
+"""
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import signal
+import time
+import uuid
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+from controllers import logs, metrics
+from controllers.autoscaler.act import Scaler
+from controllers.autoscaler.loop import Autoscaler
+from controllers.autoscaler.observe import Sampler
+from controllers.autoscaler.settings import Settings, settings_from
+from controllers.kube import DEPLOYMENTS, MODEL_ENDPOINTS, PODS, SERVICES, Gvr, KubeClient, Object
+from controllers.kube.store import Store
+from controllers.lease import FencedWriter, Lease
+from controllers.rollout.loop import Rollout
+from spec import names
+
+log = logging.getLogger("controllers")
+
+_OURS = f"{names.LABEL_REVISION}"
+_GATEWAY = f"{names.LABEL_COMPONENT}={names.COMPONENT_GATEWAY}"
+_PULSE_MAX_S = 60.0
+
+
+class Process:
+    """Everything of one run, wired. `run` ends when `stop` is set or a part of it fails."""
+
+    def __init__(self, client: KubeClient, settings: Settings, namespace: str, identity: str) -> None:
+        self.metrics = metrics.Metrics()
+        self.lease = Lease(client, namespace, names.LEASE_CONTROLLERS, identity)
+        writer = FencedWriter(client, self.lease)
+        self.stores: dict[Gvr, Store] = {}
+        self.rollout = Rollout(self.stores, writer, self.lease, self.metrics)
+        for gvr in (MODEL_ENDPOINTS, DEPLOYMENTS, SERVICES, PODS):
+            index = None if gvr == MODEL_ENDPOINTS else names.LABEL_ENDPOINT
+            self.stores[gvr] = Store(gvr, self.rollout.touched, index)
+        self.gateways = Store(PODS)
+        scaler = Scaler(client, writer, self.stores[DEPLOYMENTS], identity)
+        self.autoscaler = Autoscaler(
+            self.stores, self.gateways, writer, self.lease, scaler, self.metrics, settings, Sampler(settings)
+        )
+        self._client, self._namespace = client, namespace
+
+    async def run(self, stop: asyncio.Event, port: int) -> None:
+        server = await metrics.serve(self.metrics.registry, self.healthy, port)
+        tasks = [asyncio.create_task(part, name=name) for name, part in self._parts().items()]
+        ending = asyncio.create_task(stop.wait())
+        try:
+            done, _ = await asyncio.wait([ending, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {ending}:
+                task.result()  # raises what it died of
+        finally:
+            for task in (ending, *tasks):
+                task.cancel()
+            await asyncio.gather(ending, *tasks, return_exceptions=True)
+            await self.lease.release()
+            server.close()
+
+    def _parts(self) -> dict[str, Coroutine[Any, Any, None]]:
+        watches: dict[str, Coroutine[Any, Any, None]] = {
+            gvr.plural: store.follow(self._client.watch(gvr, labels=None if gvr == MODEL_ENDPOINTS else _OURS))
+            for gvr, store in self.stores.items()
+        }
+        gateways = self._client.watch(PODS, self._namespace, _GATEWAY)
+        return watches | {
+            "gateways": self.gateways.follow(gateways),
+            "lease": self.lease.run(),
+            "pulse": self._pulse(),
+            "rollout": self._when_synced(self.rollout.run()),
+            "autoscaler": self._when_synced(self.autoscaler.run()),
+        }
+
+    async def _when_synced(self, loop: Coroutine[Any, Any, None]) -> None:
+        """A loop that began on half the state would take the other half for deleted."""
+        try:
+            for store in (*self.stores.values(), self.gateways):
+                await store.synced.wait()
+        except asyncio.CancelledError:
+            loop.close()
+            raise
+        log.info("synced", extra={"endpoints": len(self.stores[MODEL_ENDPOINTS].objects)})
+        await loop
+
+    async def _pulse(self) -> None:
+        while True:
+            self.metrics.leader.set(self.lease.held())
+            await asyncio.sleep(1.0)
+
+    def healthy(self) -> bool:
+        """Whether both loops still turn. Before the first sync nothing turns, and that is the API server's matter."""
+        if not all(store.synced.is_set() for store in (*self.stores.values(), self.gateways)):
+            return True
+        now_s = time.monotonic()
+        return all(now_s - loop.beat_at_s < _PULSE_MAX_S for loop in (self.rollout, self.autoscaler))
+
+
+def load_settings(path: Path | None) -> Settings:
+    """The mounted settings file; without one the defaults."""
+    document: Object = json.loads(path.read_text()) if path is not None else {}
+    return settings_from(document.get("autoscaler") or {})
+
+
+async def run(settings: Settings, port: int) -> None:
+    namespace = os.environ.get("POD_NAMESPACE", names.SYSTEM_NAMESPACE)
+    identity = f"{os.environ.get('POD_NAME') or os.uname().nodename}_{uuid.uuid4().hex[:8]}"
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with KubeClient.from_environment() as client:
+        log.info("starting", extra={"identity": identity, "namespace": namespace})
+        await Process(client, settings, namespace, identity).run(stop, port)
+    log.info("stopped")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m controllers", description=__doc__)
+    command = parser.add_subparsers(dest="command", required=True).add_parser("run", help="both loops, one lease")
+    command.add_argument("--settings", type=Path, help="JSON with the blocks `autoscaler` and `rollout`")
+    command.add_argument("--port", type=int, default=metrics.PORT, help="for /metrics and /healthz")
+    arguments = parser.parse_args()
+    logs.configure()
+    asyncio.run(run(load_settings(arguments.settings), arguments.port))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+"""The autoscaler's shell: sample every second, decide every five, write what changed. Holds no policy.
+
+Owns when an endpoint is due (its cycle, or at once when its revisions or their phases change), the states that
+`decide` hands back, and the writes. A process without the lease does all but the writes, so that it knows the past
+when it takes over. One endpoint's failure is its own.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from controllers.autoscaler.act import Scaler
+from controllers.autoscaler.core import State, Verdict, decide
+from controllers.autoscaler.observe import Sampler, gateways_of
+from controllers.autoscaler.settings import Settings
+from controllers.autoscaler.status import Change, Report, status_object
+from controllers.autoscaler.view import Endpoint, endpoint_of, revisions_of
+from controllers.kube import DEPLOYMENTS, MODEL_ENDPOINTS, Gvr, KubeError, NotFound, Object
+from controllers.kube.fields import at, key_of
+from controllers.kube.store import Store
+from controllers.lease import FencedWriter, Lease, NotLeader
+from controllers.metrics import Metrics
+from spec import names
+
+log = logging.getLogger(__name__)
+
+_FOREIGN_SHOWN_S = 60.0
+_RETRY_MAX_S = 60.0
+_AT_ONCE = 16
+
+
+@dataclass
+class Memory:
+    """What the loop keeps of one endpoint between its cycles."""
+
+    state: State = field(default_factory=State)
+    due_at_s: float = 0.0
+    fingerprint: object = None
+    running: bool = False
+    failures: int = 0
+    foreign: str | None = None
+    foreign_until_s: float = 0.0
+
+
+class Autoscaler:
+    """`run` is the loop; `sample` and `due` are one second of it; `cycle` is one endpoint, once."""
+
+    def __init__(
+        self,
+        stores: dict[Gvr, Store],
+        gateways: Store,
+        writer: FencedWriter,
+        lease: Lease,
+        scaler: Scaler,
+        metrics: Metrics,
+        settings: Settings,
+        sampler: Sampler,
+        monotonic: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._stores, self._gateways, self._writer, self._lease = stores, gateways, writer, lease
+        self._scaler, self._metrics, self._settings, self._sampler = scaler, metrics, settings, sampler
+        self._monotonic, self._wall = monotonic, wall
+        self._memories: dict[tuple[str, str, str], Memory] = {}
+        self._writers = asyncio.Semaphore(_AT_ONCE)
+        self.beat_at_s = monotonic()
+
+    async def run(self) -> None:
+        """Sampling never waits for a decision's writes, and no endpoint's for another's."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                started_s = self._monotonic()
+                await self.sample()
+                for endpoint, obj in self.due():
+                    group.create_task(self._guarded(endpoint, obj))
+                next_s = started_s + self._settings.sample_s
+                await asyncio.sleep(max(next_s - self._monotonic(), 0.0))
+
+    async def sample(self) -> None:
+        self.beat_at_s = self._monotonic()
+        endpoints = self._endpoints()
+        await self._sampler.sample(gateways_of(self._gateways.objects.values()), [e for e, _ in endpoints])
+        self._forget({endpoint.key for endpoint, _ in endpoints})
+        for endpoint, _ in endpoints:
+            self._count(endpoint)
+
+    def due(self) -> list[tuple[Endpoint, Object]]:
+        """The endpoints to decide on now; one whose last cycle still writes is not among them."""
+        return [(endpoint, obj) for endpoint, obj in self._endpoints() if self._is_due(endpoint)]
+
+    def _endpoints(self) -> list[tuple[Endpoint, Object]]:
+        found = []
+        for obj in self._stores[MODEL_ENDPOINTS].objects.values():
+            if at(obj, "metadata", "deletionTimestamp") is None:
+                try:
+                    found.append((endpoint_of(obj), obj))
+                except (KeyError, ValueError, TypeError) as error:
+                    log.warning("endpoint not readable", extra={"endpoint": key_of(obj), "error": str(error)})
+        return found
+
+    def _count(self, endpoint: Endpoint) -> None:
+        sample = self._sampler.latest(endpoint)
+        known = sample is not None and sample.load is not None
+        outcome = ("known" if sample is not None and sample.complete else "at_least") if known else "unknown"
+        self._metrics.samples.labels(outcome).inc()
+
+    def _is_due(self, endpoint: Endpoint) -> bool:
+        """Every cycle, each endpoint at its own second of it; at once when something of it has changed."""
+        now_s, cycle_s = self._monotonic(), self._settings.cycle_s
+        memory = self._memories.get(endpoint.key)
+        if memory is None:
+            memory = self._memories[endpoint.key] = Memory()
+            memory.due_at_s = now_s
+        changed = memory.fingerprint != endpoint.fingerprint and memory.failures == 0
+        if memory.running or (not changed and now_s < memory.due_at_s):
+            return False
+        memory.running = True
+        first = memory.fingerprint is None
+        memory.fingerprint = endpoint.fingerprint
+        # the slack of half a sample keeps the cycle's length where the loop wakes a little late
+        spread_s = (hash(endpoint.key) % 1000) / 1000 * cycle_s if first else cycle_s
+        memory.due_at_s = now_s + max(spread_s, self._settings.sample_s) - self._settings.sample_s / 2
+        return True
+
+    async def _guarded(self, endpoint: Endpoint, obj: Object) -> None:
+        memory = self._memories.setdefault(endpoint.key, Memory())
+        try:
+            async with self._writers:
+                await self.cycle(endpoint, obj)
+            memory.failures = 0
+        except NotLeader:
+            return
+        except Exception as error:
+            memory.failures += 1
+            pause_s = min(2.0 ** (memory.failures - 1), _RETRY_MAX_S)
+            memory.due_at_s = self._monotonic() + pause_s
+            self._metrics.failures.labels("autoscaler").inc()
+            fields = {"namespace": endpoint.namespace, "endpoint": endpoint.name, "error": str(error)}
+            log.warning("autoscaling failed", extra=fields, exc_info=not isinstance(error, KubeError))
+        finally:
+            memory.running = False
+
+    async def cycle(self, endpoint: Endpoint, obj: Object) -> None:
+        """Observes, decides, remembers; with the lease also scales and reports."""
+        memory, now_s = self._memories.setdefault(endpoint.key, Memory()), self._monotonic()
+        deployments = self._stores[DEPLOYMENTS].labelled(endpoint.namespace, endpoint.name)
+        revisions = revisions_of(endpoint, deployments, self._settings.utilization)
+        observation = replace(self._sampler.observation(endpoint, now_s), revisions=revisions)
+        memory.state, verdict = decide(memory.state, observation, self._settings, now_s)
+        ready = {revision.name: revision.ready for revision in revisions}
+        self._measure(endpoint, verdict, ready)
+        if not self._lease.held():
+            return
+        changes, unwritten = await self._scaler.scale(endpoint, deployments, verdict)
+        self._note_foreign(memory, changes, now_s)
+        report = Report(
+            verdict=verdict,
+            ready=ready,
+            changes=tuple(changes),
+            unwritten=frozenset(unwritten),
+            foreign=memory.foreign if now_s < memory.foreign_until_s else None,
+        )
+        await self._report(endpoint, obj, report)
+        await self._announce(endpoint, obj, changes, verdict)
+
+    def _note_foreign(self, memory: Memory, changes: Iterable[Change], now_s: float) -> None:
+        for change in changes:
+            if change.foreign is not None:
+                memory.foreign, memory.foreign_until_s = change.foreign, now_s + _FOREIGN_SHOWN_S
+
+    async def _report(self, endpoint: Endpoint, obj: Object, report: Report) -> None:
+        held = self._stores[MODEL_ENDPOINTS].objects.get((endpoint.namespace, endpoint.name), obj)
+        status = status_object(held, report, self._settings, self._wall())
+        if status is None:
+            return
+        try:
+            written = await self._writer.apply_status(
+                MODEL_ENDPOINTS, endpoint.namespace, endpoint.name, names.MANAGER_AUTOSCALER, {"status": status}
+            )
+        except NotFound:
+            return
+        self._stores[MODEL_ENDPOINTS].put(written)
+
+    async def _announce(self, endpoint: Endpoint, obj: Object, changes: Iterable[Change], verdict: Verdict) -> None:
+        for change in changes:
+            self._metrics.decisions.labels(endpoint.namespace, endpoint.name, str(change.reason)).inc()
+            await self._scaler.announce(obj, change, verdict)
+
+    def _measure(self, endpoint: Endpoint, verdict: Verdict, ready: dict[str, int]) -> None:
+        labels = (endpoint.namespace, endpoint.name)
+        self._metrics.desired.labels(*labels).set(sum(d.desired for d in verdict.decisions))
+        self._metrics.ready.labels(*labels).set(sum(ready.values()))
+        self._metrics.unknown.labels(*labels).set(verdict.unknown_s)
+        if verdict.demand.requests is not None:
+            self._metrics.demand.labels(*labels).set(verdict.demand.requests)
+
+    def _forget(self, keys: set[tuple[str, str, str]]) -> None:
+        living = {(namespace, name) for namespace, name, _ in keys}
+        for key in [key for key in self._memories if key not in keys]:
+            del self._memories[key]
+            if key[:2] not in living:
+                self._metrics.forget(key[0], key[1])

@@ -1,0 +1,151 @@
+"""Samples of every endpoint's load, one a second, from the statistics of every gateway pod.
+
+Owns readings, their differences and each endpoint's short memory of samples. Leaves demand to `core`. Its one idea:
+all gateways are asked at once with one deadline, so a silent one delays nobody and is unknown, not zero.
+"""
+
+import asyncio
+import logging
+import time
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from controllers.autoscaler.core import Observation
+from controllers.autoscaler.haproxy import PORT, StatisticsError, read_counters
+from controllers.autoscaler.load import ZERO, Counters, Load, LoadSample, difference, total
+from controllers.autoscaler.settings import Settings
+from controllers.autoscaler.view import Endpoint
+from controllers.autoscaler.window import means, service_time_s
+from controllers.kube import Object
+from controllers.kube.fields import at
+
+log = logging.getLogger(__name__)
+
+_DEADLINE_S = 0.8
+# Readings further apart than this are two beginnings, not one interval.
+_INTERVAL_MAX_S = 5.0
+
+Read = Callable[[str, int, float], Awaitable[dict[str, Counters]]]
+
+
+@dataclass(frozen=True)
+class Gateway:
+    """A gateway pod. One that is on its way out may still hold requests, but nobody waits for its word."""
+
+    uid: str
+    host: str
+    leaving: bool
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one gateway said, and when (monotonic)."""
+
+    at_s: float
+    counters: Mapping[str, Counters]
+
+
+def gateways_of(pods: Iterable[Object]) -> list[Gateway]:
+    """The pods that run, by phase: one that is starting holds no requests yet."""
+    return [
+        Gateway(pod["metadata"]["uid"], ip, at(pod, "metadata", "deletionTimestamp") is not None)
+        for pod in pods
+        if at(pod, "status", "phase") == "Running" and (ip := at(pod, "status", "podIP"))
+    ]
+
+
+class Sampler:
+    """`sample` once a second; `observation` whenever a decision is due."""
+
+    def __init__(
+        self, settings: Settings, read: Read = read_counters, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._settings, self._read, self._monotonic = settings, read, monotonic
+        self._last: dict[str, Reading] = {}
+        longest_s = max(settings.up_window_s, settings.service_window_s)
+        size = int(longest_s / settings.sample_s) + 2
+        self._samples: dict[object, deque[LoadSample]] = defaultdict(lambda: deque(maxlen=size))
+
+    async def sample(self, gateways: list[Gateway], endpoints: list[Endpoint]) -> None:
+        """Asks all gateways, then adds one sample to each endpoint; forgets the endpoints that are gone."""
+        answers = await asyncio.gather(*(self._ask(gateway) for gateway in gateways))
+        loads: list[tuple[Gateway, Mapping[str, Load] | None]] = [
+            (gateway, self._loads(gateway, reading)) for gateway, reading in zip(gateways, answers, strict=True)
+        ]
+        now_s = self._monotonic()
+        for endpoint in endpoints:
+            self._samples[endpoint.key].append(sample_of(endpoint, loads, now_s))
+        self._forget({endpoint.key for endpoint in endpoints}, {gateway.uid for gateway in gateways})
+
+    async def _ask(self, gateway: Gateway) -> Reading | None:
+        try:
+            counters = await self._read(gateway.host, PORT, _DEADLINE_S)
+        except (OSError, TimeoutError, StatisticsError) as error:
+            log.debug("gateway silent", extra={"host": gateway.host, "error": str(error)})
+            return None
+        return Reading(self._monotonic(), counters)
+
+    def _loads(self, gateway: Gateway, reading: Reading | None) -> Mapping[str, Load] | None:
+        if reading is None:
+            return None
+        last = self._last.get(gateway.uid)
+        self._last[gateway.uid] = reading
+        elapsed_s = reading.at_s - last.at_s if last else 0.0
+        if last is None or elapsed_s > _INTERVAL_MAX_S:
+            return {name: difference(None, counters, 0.0) for name, counters in reading.counters.items()}
+        fresh = Counters(0, 0, {})  # a back end that was not there a moment ago began with nothing
+        return {
+            name: difference(last.counters.get(name, fresh), counters, elapsed_s)
+            for name, counters in reading.counters.items()
+        }
+
+    def _forget(self, endpoints: set[tuple[str, str, str]], gateways: set[str]) -> None:
+        for key in [key for key in self._samples if key not in endpoints]:
+            del self._samples[key]
+        for uid in [uid for uid in self._last if uid not in gateways]:
+            del self._last[uid]
+
+    def latest(self, endpoint: Endpoint) -> LoadSample | None:
+        samples = self._samples.get(endpoint.key)
+        return samples[-1] if samples else None
+
+    def observation(self, endpoint: Endpoint, now_s: float) -> Observation:
+        """The endpoint's load by its windows; the revisions are the caller's to add."""
+        samples, settings = self._samples.get(endpoint.key, deque()), self._settings
+        return Observation(
+            fast=means(samples, now_s, settings.fast_window_s),
+            slow=means(samples, now_s, settings.up_window_s),
+            service_time_s=service_time_s(
+                samples, now_s, settings.service_window_s, settings.completions / settings.sample_s
+            ),
+            concurrency_min=endpoint.concurrency_min,
+            concurrency_max=endpoint.concurrency_max,
+            revisions=(),
+        )
+
+
+def sample_of(
+    endpoint: Endpoint, loads: Iterable[tuple[Gateway, Mapping[str, Load] | None]], now_s: float
+) -> LoadSample:
+    """One endpoint over all gateways: unknown where none answered, "at least" where one that serves did not.
+
+    A gateway that answers and gave the endpoint no back end has no request of its; a back end that should be
+    there and is not is no zero.
+    """
+    if endpoint.backends is None:
+        return LoadSample(now_s, None, complete=False)
+    found: list[Load] = []
+    complete, asked = True, False
+    for gateway, answer in loads:
+        asked = asked or not gateway.leaving
+        named = [answer.get(backend) for backend in endpoint.backends.values()] if answer is not None else [None]
+        known = [load for load in named if load is not None]
+        found += known
+        complete = complete and (gateway.leaving or (answer is not None and len(known) == len(named)))
+        if answer is not None and not named:
+            found.append(ZERO)
+    load = total(found) if found else None
+    if load is not None and not load.sane:
+        load = None
+    return LoadSample(now_s, load, complete=complete and asked and load is not None)

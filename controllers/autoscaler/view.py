@@ -1,0 +1,99 @@
+"""An endpoint object and its Deployments -> what the autoscaler decides on. Pure translation."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from controllers.autoscaler.core import Revision, Role
+from controllers.kube import Object
+from controllers.kube.fields import at, items, key_of, mapping, number
+from controllers.sizing import target_of
+from spec import names
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """`backends` is None until a gateway has said anything about the endpoint."""
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    concurrency_min: int
+    concurrency_max: int
+    initial_limit: int
+    backends: Mapping[str, str] | None
+    traffic: str | None
+    routed: str | None
+    phases: Mapping[str, str]
+    asked: Mapping[str, int]
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Two objects never share state, not even two of one name after one another."""
+        return (self.namespace, self.name, self.uid)
+
+    @property
+    def fingerprint(self) -> object:
+        """What makes a decision due at once when it changes."""
+        return (self.generation, self.traffic, self.routed, tuple(sorted(self.phases.items())))
+
+
+def endpoint_of(obj: Object) -> Endpoint:
+    """Raises KeyError on an object that its schema would not let in."""
+    namespace, name = key_of(obj)
+    spec, status = obj["spec"], mapping(obj, "status")
+    return Endpoint(
+        namespace=namespace,
+        name=name,
+        uid=obj["metadata"]["uid"],
+        generation=number(obj, "metadata", "generation"),
+        concurrency_min=number(spec, "concurrency", "min"),
+        concurrency_max=number(spec, "concurrency", "max"),
+        initial_limit=max(number(spec, "runtime", "initialLimit"), 1),
+        backends=mapping(status, "gateway", "backends") if "gateway" in status else None,
+        traffic=status.get("trafficRevision") or None,
+        routed=at(status, "gateway", "trafficRevision") or None,
+        phases={item["name"]: item["phase"] for item in items(status, "revisions")},
+        asked={name: int(said["desired"]) for name, said in mapping(status, "autoscaler", "revisions").items()},
+    )
+
+
+def revisions_of(endpoint: Endpoint, deployments: Iterable[Object], utilization: float) -> tuple[Revision, ...]:
+    """The endpoint's own revisions. A deleted object's of the same name are not among them."""
+    owned = {key_of(d)[1]: d for d in deployments if _owned(endpoint, d)}
+    traffic = endpoint.routed if endpoint.routed in owned else endpoint.traffic
+    return tuple(
+        Revision(
+            name=name,
+            role=_role(name, traffic, endpoint.phases.get(name), number(owned[name], "status", "readyReplicas")),
+            limit=endpoint.initial_limit,
+            target=target_of(endpoint.initial_limit, utilization),
+            live=number(owned[name], "spec", "replicas"),
+            ready=number(owned[name], "status", "readyReplicas"),
+            asked=endpoint.asked.get(name),
+        )
+        for name in sorted(owned)
+    )
+
+
+def _owned(endpoint: Endpoint, deployment: Object) -> bool:
+    owners = {at(owner, "uid") for owner in items(deployment, "metadata", "ownerReferences")}
+    return endpoint.uid in owners and at(deployment, "metadata", "deletionTimestamp") is None
+
+
+def _role(name: str, traffic: str | None, phase: str | None, ready: int) -> Role:
+    if name == traffic:
+        return Role.TRAFFIC
+    if phase == "Failed" and ready == 0:
+        return Role.FAILED
+    return Role.SUCCESSOR if phase in ("Starting", "Ready", "Failed") else Role.PARKED
+
+
+def foreign_writer(deployment: Object) -> str | None:
+    """Who else's hand is on spec.replicas, by the API server's own book of field owners."""
+    for entry in items(deployment, "metadata", "managedFields"):
+        if at(entry, "fieldsV1", "f:spec", "f:replicas") is not None:
+            manager = str(entry.get("manager"))
+            if manager != names.MANAGER_AUTOSCALER:
+                return manager
+    return None

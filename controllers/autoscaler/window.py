@@ -1,0 +1,98 @@
+"""Time windows over samples and over past demands. Pure: the time is an argument, the order of samples is not.
+
+Owns means and maxima, and what may be said when samples are missing: a mean is over the known ones, an incomplete
+one says "at least", and a window is covered only if no hole in it is longer than the allowed gap.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from controllers.autoscaler.load import Load, LoadSample
+
+
+@dataclass(frozen=True)
+class Means:
+    """Means over one window; rates are None where nothing is known about them."""
+
+    in_flight: float
+    queued: float
+    arrived_rps: float | None
+    served_rps: float | None
+    refused_rps: float | None
+    complete: bool
+
+
+def recent(samples: Iterable[LoadSample], now_s: float, window_s: float) -> list[LoadSample]:
+    """The samples of (now - window, now], whatever their order."""
+    return [sample for sample in samples if now_s - window_s < sample.at_s <= now_s]
+
+
+def means(samples: Iterable[LoadSample], now_s: float, window_s: float) -> Means | None:
+    """None where nothing is known. An incomplete sample is a lower bound: it may raise the mean, never lower it."""
+    known = [s for s in recent(samples, now_s, window_s) if s.load is not None and s.load.sane]
+    whole = [s.load for s in known if s.load is not None and s.complete]
+    every = [s.load for s in known if s.load is not None]
+    candidates = [_means(loads, bool(whole)) for loads in (whole, every) if loads]
+    return max(candidates, key=lambda m: m.in_flight + m.queued, default=None)
+
+
+def _means(loads: Sequence[Load], complete: bool) -> Means:
+    return Means(
+        in_flight=sum(load.in_flight for load in loads) / len(loads),
+        queued=sum(load.queued for load in loads) / len(loads),
+        arrived_rps=_mean(loads, lambda load: load.arrived_rps),
+        served_rps=_mean(loads, lambda load: load.served_rps),
+        refused_rps=_mean(loads, lambda load: load.refused_rps),
+        complete=complete,
+    )
+
+
+def _mean(loads: Sequence[Load], rate: Callable[[Load], float | None]) -> float | None:
+    known = [value for load in loads if (value := rate(load)) is not None]
+    return sum(known) / len(known) if known else None
+
+
+def service_time_s(samples: Iterable[LoadSample], now_s: float, window_s: float, least: float) -> float | None:
+    """W = busy time / completions over the window; None below `least` completions.
+
+    10 in flight all the time and 50 answers a second: 0.2 s.
+    """
+    loads = [
+        s.load
+        for s in recent(samples, now_s, window_s)
+        if s.complete and s.load is not None and s.load.sane and s.load.served_rps is not None
+    ]
+    served = sum(load.served_rps or 0.0 for load in loads)  # samples are a second apart: rates add up to counts
+    if not loads or served < least:
+        return None
+    return sum(load.in_flight for load in loads) / served
+
+
+@dataclass(frozen=True)
+class Demands:
+    """The peaks of past demands, for lowering: strictly falling, since a smaller earlier one is never the maximum.
+
+    `known_since_s` is when unbroken knowledge began: a start, or the end of a hole that was too long.
+    """
+
+    peaks: tuple[tuple[float, float], ...] = ()
+    known_since_s: float | None = None
+    known_at_s: float | None = None
+
+    def add(self, at_s: float, demand: float, complete: bool, window_s: float, gap_s: float) -> "Demands":
+        """With one more demand; an incomplete one is a lower bound: it may be a peak, it is no knowledge."""
+        kept = tuple((t, d) for t, d in self.peaks if at_s - window_s < t and d > demand)
+        peaks = (*kept, (at_s, demand))
+        if not complete:
+            return Demands(peaks, self.known_since_s, self.known_at_s)
+        unbroken = self.known_at_s is not None and at_s - self.known_at_s <= gap_s
+        return Demands(peaks, self.known_since_s if unbroken else at_s, at_s)
+
+    def maximum(self, now_s: float, window_s: float) -> float | None:
+        return max((demand for at_s, demand in self.peaks if now_s - window_s < at_s <= now_s), default=None)
+
+    def covers(self, now_s: float, window_s: float, gap_s: float) -> bool:
+        """Whether the whole window is known, but for holes of at most `gap_s`."""
+        if self.known_since_s is None or self.known_at_s is None:
+            return False
+        return now_s - self.known_since_s >= window_s and now_s - self.known_at_s <= gap_s

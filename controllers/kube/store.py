@@ -1,0 +1,97 @@
+"""What a watch has told so far: one kind's objects by namespace and name, never older than what was seen.
+
+Owns the order of versions: an answer to our own write is put in at once, and the watch's older news of the same
+object is then ignored. Its one idea: a reader sees its own writes.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable
+
+from controllers.kube.fields import at, key_of, mapping
+from controllers.kube.resources import Gvr, Object
+from controllers.kube.watch import Event
+
+Key = tuple[str, str]
+Changed = Callable[[Gvr, Object], None]
+
+
+class Store:
+    """`objects` may be read at any time; `synced` is set once the first whole state is in.
+
+    With `index` (a label) `labelled` finds a namespace's objects by that label's value without a search.
+    """
+
+    def __init__(self, gvr: Gvr, changed: Changed = lambda gvr, obj: None, index: str | None = None) -> None:
+        self.gvr = gvr
+        self.objects: dict[Key, Object] = {}
+        self.synced = asyncio.Event()
+        self._changed = changed
+        self._index = index
+        self._labelled: dict[Key, dict[Key, Object]] = defaultdict(dict)
+
+    def labelled(self, namespace: str, value: str) -> list[Object]:
+        return list(self._labelled.get((namespace, value), {}).values())
+
+    async def follow(self, events: AsyncIterator[Event]) -> None:
+        async for event in events:
+            if event.type == "SYNC":
+                self._replace(event.objects)
+            elif event.type == "DELETED":
+                self._remove(event.object)
+            else:
+                self.put(event.object)
+
+    def put(self, obj: Object) -> None:
+        """Takes an object in, unless what is held is newer."""
+        key = key_of(obj)
+        held = self.objects.get(key)
+        if held is not None and _same_object(held, obj) and _version(held) >= _version(obj):
+            return
+        self._drop(key)
+        self._keep(key, obj)
+        self._changed(self.gvr, obj)
+
+    def _remove(self, obj: Object) -> None:
+        held = self.objects.get(key_of(obj))
+        if held is not None and _same_object(held, obj):
+            self._drop(key_of(obj))
+            self._changed(self.gvr, obj)
+
+    def _keep(self, key: Key, obj: Object) -> None:
+        self.objects[key] = obj
+        if (slot := self._slot(obj)) is not None:
+            self._labelled[slot][key] = obj
+
+    def _drop(self, key: Key) -> None:
+        held = self.objects.pop(key, None)
+        slot = self._slot(held) if held is not None else None
+        if slot is not None and slot in self._labelled:
+            self._labelled[slot].pop(key, None)
+            if not self._labelled[slot]:
+                del self._labelled[slot]
+
+    def _slot(self, obj: Object) -> Key | None:
+        value = mapping(obj, "metadata", "labels").get(self._index) if self._index else None
+        return (key_of(obj)[0], str(value)) if value is not None else None
+
+    def _replace(self, objects: Iterable[Object]) -> None:
+        fresh = {key_of(obj): obj for obj in objects}
+        gone = [obj for key, obj in self.objects.items() if key not in fresh]
+        for key in list(self.objects):
+            self._drop(key)
+        for key, obj in fresh.items():
+            self._keep(key, obj)
+        self.synced.set()
+        for obj in (*fresh.values(), *gone):
+            self._changed(self.gvr, obj)
+
+
+def _same_object(held: Object, obj: Object) -> bool:
+    return bool(at(held, "metadata", "uid") == at(obj, "metadata", "uid"))
+
+
+def _version(obj: Object) -> int:
+    """Versions of one kind compare as numbers; one that does not is newest, so that it is always taken."""
+    version = str(at(obj, "metadata", "resourceVersion") or "")
+    return int(version) if version.isdecimal() else -1

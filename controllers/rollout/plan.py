@@ -1,0 +1,227 @@
+"""The revisions' next phases, where traffic belongs and what to do, from how things are and the time. Pure.
+
+Owns which happenings have happened and when traffic moves. The protocol itself is the table in `phases`; the words
+of the conditions are in `conditions`. Its one idea: the serving revision is never touched by what its successor does;
+traffic is moved by naming another revision, and only the gateway's answer makes the old one superseded.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from controllers.rollout.phases import Happening, Phase, step
+from controllers.rollout.pods import Problem
+from controllers.rollout.view import EndpointView, Entry, RevisionView
+from controllers.sizing import floor_replicas
+
+
+@dataclass(frozen=True)
+class ApplyDeployment:
+    """Make, or put right, the declared revision's Deployment."""
+
+    revision: str
+
+
+@dataclass(frozen=True)
+class ApplyService:
+    """Make, or put right, a revision's headless Service."""
+
+    revision: str
+
+
+@dataclass(frozen=True)
+class Remove:
+    """Delete a revision's Deployment (that very one) and Service."""
+
+    revision: str
+    uid: str
+
+
+Action = ApplyDeployment | ApplyService | Remove
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything about an endpoint's revisions after this moment; the conditions are drawn from it."""
+
+    declared: str
+    traffic: str | None
+    entries: tuple[Entry, ...]
+    actions: tuple[Action, ...]
+    wake_at_s: float | None
+
+
+def plan(endpoint: EndpointView, revisions: Mapping[str, RevisionView], now_s: float) -> Plan:
+    """The revisions' next phases, where traffic belongs, and the actions. Total; changes nothing itself."""
+    recorded = {entry.name: entry for entry in endpoint.entries}
+    start = recorded.get(endpoint.declared) or _absent(endpoint, revisions, endpoint.declared, now_s)
+    declared = _advance_declared(endpoint, revisions.get(endpoint.declared), start, now_s)
+    traffic = _traffic(endpoint, declared, revisions)
+    others = [
+        _advance_other(endpoint, revisions.get(name), entry, traffic, now_s)
+        for name, entry in _known(endpoint, revisions, recorded, now_s).items()
+        if name != endpoint.declared
+    ]
+    entries = tuple(_one_held([declared, *others], now_s))
+    return Plan(
+        declared=endpoint.declared,
+        traffic=traffic,
+        entries=tuple(entry for entry in entries if entry.phase not in (Phase.ABSENT, Phase.GONE)),
+        actions=tuple(_actions(endpoint, revisions, entries)),
+        wake_at_s=min(_alarms(endpoint, revisions, entries, now_s), default=None),
+    )
+
+
+def is_ready(endpoint: EndpointView, revision: RevisionView) -> bool:
+    """Sized to the live load by the autoscaler, and every replica of that size is ready."""
+    sizing = endpoint.sizing.get(revision.name)
+    if sizing is None or not sizing.sized:
+        return False
+    wanted = max(sizing.desired, revision.replicas, floor_replicas(endpoint.concurrency_min, sizing.target))
+    return revision.ready >= wanted
+
+
+def _absent(endpoint: EndpointView, revisions: Mapping[str, RevisionView], name: str, now_s: float) -> Entry:
+    live = revisions.get(name)
+    version = endpoint.model_version if name == endpoint.declared else live.model_version if live else ""
+    return Entry(name, Phase.ABSENT, version, now_s)
+
+
+def _known(
+    endpoint: EndpointView,
+    revisions: Mapping[str, RevisionView],
+    recorded: Mapping[str, Entry],
+    now_s: float,
+) -> dict[str, Entry]:
+    """Every revision that the status or the cluster knows, oldest change first."""
+    found = {name: _absent(endpoint, revisions, name, now_s) for name in sorted(revisions)} | dict(recorded)
+    return dict(sorted(found.items(), key=lambda item: (item[1].since_s, item[0])))
+
+
+def _move(entry: Entry, happening: Happening, now_s: float, problem: Problem | None = None) -> Entry:
+    return replace(
+        entry,
+        phase=step(entry.phase, happening),
+        since_s=now_s,
+        reason=problem.reason if problem else "",
+        message=problem.message if problem else "",
+    )
+
+
+def _advance_declared(endpoint: EndpointView, live: RevisionView | None, entry: Entry, now_s: float) -> Entry:
+    """Steps until nothing more has happened; a held one is re-adopted and ready within one call."""
+    while happening := _of_declared(endpoint, live, entry, now_s):
+        failed = happening is Happening.FAILED
+        entry = _move(entry, happening, now_s, failure(endpoint, live, entry, now_s) if failed else None)
+    if entry.phase is Phase.FAILED and (problem := failure(endpoint, live, entry, now_s)):
+        entry = replace(entry, reason=problem.reason, message=problem.message)
+    return entry
+
+
+def _of_declared(endpoint: EndpointView, live: RevisionView | None, entry: Entry, now_s: float) -> Happening | None:
+    phase = entry.phase
+    if endpoint.routed == entry.name and live is not None and phase is not Phase.SERVING:
+        return Happening.ROUTED
+    if phase in (Phase.ABSENT, Phase.DRAINING, Phase.HELD):
+        return Happening.DECLARED
+    ready = live is not None and is_ready(endpoint, live)
+    if phase in (Phase.STARTING, Phase.FAILED) and ready:
+        return Happening.READIED
+    if endpoint.traffic == entry.name:  # already offered to the gateway: what it loses now is no failed start
+        return None
+    if phase is Phase.READY and not ready:
+        return Happening.UNREADIED
+    if phase is Phase.STARTING and failure(endpoint, live, entry, now_s):
+        return Happening.FAILED
+    return None
+
+
+def failure(endpoint: EndpointView, live: RevisionView | None, entry: Entry, now_s: float) -> Problem | None:
+    """Why a starting revision has failed by now, or None."""
+    problem = live.problem if live else None
+    if problem is not None and problem.fatal_at_s <= now_s:
+        return problem
+    if entry.phase is Phase.STARTING and now_s - entry.since_s >= endpoint.start_timeout_s:
+        seen = f"; {problem.reason}: {problem.message}" if problem else ""
+        ready = f"{live.ready} of {live.replicas} replicas ready" if live else "no Deployment"
+        return Problem("StartTimeout", f"{ready} after {endpoint.start_timeout_s:.0f} s{seen}", now_s)
+    return None
+
+
+def _traffic(endpoint: EndpointView, declared: Entry, revisions: Mapping[str, RevisionView]) -> str | None:
+    """The declared revision once it may serve; until then whoever has it now."""
+    if declared.phase in (Phase.READY, Phase.SERVING):
+        return declared.name
+    if endpoint.traffic is None and endpoint.routed in revisions:
+        return endpoint.routed
+    return endpoint.traffic
+
+
+def _advance_other(
+    endpoint: EndpointView, live: RevisionView | None, entry: Entry, traffic: str | None, now_s: float
+) -> Entry:
+    while happening := _of_other(endpoint, live, entry, traffic, now_s):
+        entry = _move(entry, happening, now_s)
+    return entry
+
+
+def _of_other(
+    endpoint: EndpointView, live: RevisionView | None, entry: Entry, traffic: str | None, now_s: float
+) -> Happening | None:
+    phase, routed = entry.phase, endpoint.routed == entry.name
+    if phase is Phase.GONE:
+        return None
+    if live is None:
+        return None if phase is Phase.ABSENT else Happening.VANISHED
+    if routed and phase is not Phase.SERVING:
+        return Happening.ROUTED
+    if routed or traffic == entry.name:
+        return None
+    if phase is Phase.SERVING:  # superseded only once the gateway has said so
+        return Happening.SUPERSEDED if endpoint.routed is not None else None
+    if phase in (Phase.STARTING, Phase.READY, Phase.FAILED):
+        return Happening.SUPERSEDED if endpoint.traffic == entry.name else Happening.WITHDRAWN
+    if phase is Phase.DRAINING and now_s - entry.since_s >= endpoint.drain_s:
+        return Happening.DRAINED
+    if phase is Phase.HELD and now_s - entry.since_s >= endpoint.hold_s:
+        return Happening.HOLD_ENDED
+    return None
+
+
+def _one_held(entries: list[Entry], now_s: float) -> Iterator[Entry]:
+    """A revert goes to the one before: earlier held ones would only cost replicas."""
+    parked = [entry for entry in entries if entry.phase in (Phase.DRAINING, Phase.HELD)]
+    newest = max(parked, key=lambda entry: (entry.since_s, entry.name), default=None)
+    for entry in entries:
+        outdone = entry.phase is Phase.HELD and entry is not newest
+        yield _move(entry, Happening.HOLD_ENDED, now_s) if outdone else entry
+
+
+def _actions(
+    endpoint: EndpointView, revisions: Mapping[str, RevisionView], entries: tuple[Entry, ...]
+) -> Iterator[Action]:
+    for entry in entries:
+        live = revisions.get(entry.name)
+        if entry.phase in (Phase.GONE, Phase.ABSENT):
+            if live is not None and endpoint.traffic != entry.name:
+                yield Remove(entry.name, live.uid)
+            continue
+        if entry.name == endpoint.declared and not (live and live.deployment_in_place):
+            yield ApplyDeployment(entry.name)
+        if not (live and live.service_in_place):
+            yield ApplyService(entry.name)
+
+
+def _alarms(
+    endpoint: EndpointView, revisions: Mapping[str, RevisionView], entries: tuple[Entry, ...], now_s: float
+) -> Iterator[float]:
+    """When time alone will change something."""
+    for entry in entries:
+        live = revisions.get(entry.name)
+        if entry.phase is Phase.STARTING:
+            yield entry.since_s + endpoint.start_timeout_s
+            if live and live.problem and live.problem.fatal_at_s > now_s:
+                yield live.problem.fatal_at_s
+        elif entry.phase is Phase.DRAINING:
+            yield entry.since_s + endpoint.drain_s
+        elif entry.phase is Phase.HELD:
+            yield entry.since_s + endpoint.hold_s

@@ -1,0 +1,92 @@
+"""Why a revision's pods don't start, read from their statuses. Pure.
+
+Owns the translation of the kubelet's and the scheduler's words into our four reasons, and from when on each is a
+failure: a pull may fail once, nodes may be on their way. Leaves to `core` what a failure leads to.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from controllers.kube import Object
+from controllers.kube.fields import at, condition, items, number, seconds
+
+PULL_GRACE_S = 30.0
+MESSAGE_MAX = 500
+
+_PULL = {"ErrImagePull", "ImagePullBackOff"}
+_PULL_AT_ONCE = {"InvalidImageName", "ErrImageNeverPull"}
+_CONFIG = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """`reason` is a word for a condition; it is a failure once `fatal_at_s` (epoch) is reached."""
+
+    reason: str
+    message: str
+    fatal_at_s: float
+
+
+def worst_problem(pods: Iterable[Object], deployment: Object, patience_s: float) -> Problem | None:
+    """The problem that is a failure first. `patience_s`: how long room in the cluster may be awaited."""
+    problems = [*_of_deployment(deployment, PULL_GRACE_S)]
+    for pod in pods:
+        if at(pod, "metadata", "deletionTimestamp") is None:
+            problems += _of_pod(pod, patience_s)
+    return min(problems, key=lambda problem: (problem.fatal_at_s, problem.reason), default=None)
+
+
+def _of_deployment(deployment: Object, grace_s: float) -> Iterator[Problem]:
+    """Pods that may not even be created: a quota, an admission rule."""
+    failure = condition(deployment, "ReplicaFailure")
+    if failure.get("status") == "True":
+        since_s = seconds(failure.get("lastTransitionTime")) or 0.0
+        yield Problem("Unschedulable", _short(str(failure.get("message"))), since_s + grace_s)
+
+
+def _of_pod(pod: Object, patience_s: float) -> Iterator[Problem]:
+    name = at(pod, "metadata", "name")
+    created_s = seconds(at(pod, "metadata", "creationTimestamp")) or 0.0
+    scheduled = condition(pod, "PodScheduled")
+    if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
+        since_s = seconds(scheduled.get("lastTransitionTime")) or created_s
+        yield Problem("Unschedulable", _short(str(scheduled.get("message"))), since_s + patience_s)
+    statuses = items(pod, "status", "initContainerStatuses") + items(pod, "status", "containerStatuses")
+    for status in statuses:
+        yield from _of_container(f"pod {name}, container {status.get('name')}", status, created_s)
+
+
+def _of_container(where: str, status: Object, created_s: float) -> Iterator[Problem]:
+    waiting = str(at(status, "state", "waiting", "reason") or "")
+    message = _short(f"{where}: {at(status, 'state', 'waiting', 'message') or waiting}")
+    if waiting in _PULL_AT_ONCE:
+        yield Problem("ImagePullBackOff", message, created_s)
+    elif waiting in _PULL:
+        yield Problem("ImagePullBackOff", message, created_s + PULL_GRACE_S)
+    elif waiting in _CONFIG:
+        yield Problem("ContainerConfigError", message, created_s + PULL_GRACE_S)
+    elif ended := _crash(status):
+        yield Problem("ModelLoadFailed", _short(f"{where}: {_last_words(ended)}"), created_s)
+
+
+def _crash(status: Object) -> Object | None:
+    """The last end of a container that has crashed twice: once may be chance, and the kubelet tries at once."""
+    ended: Object | None = at(status, "state", "terminated") or at(status, "lastState", "terminated")
+    crashing = at(status, "state", "waiting", "reason") == "CrashLoopBackOff"
+    again = at(status, "state", "terminated") is not None and number(status, "restartCount") >= 1
+    if not (crashing or again) or ended is None or (number(ended, "exitCode") == 0 and not crashing):
+        return None
+    return ended
+
+
+def _last_words(ended: Object) -> str:
+    """What the container wrote to its termination log, or how it ended."""
+    if ended.get("reason") == "OOMKilled":
+        return "killed for lack of memory (OOMKilled); resources.memory is too small for this model"
+    said = str(ended.get("message") or "").strip()
+    return said or f"ended with exit code {number(ended, 'exitCode')} ({ended.get('reason') or 'no reason'})"
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= MESSAGE_MAX else text[: MESSAGE_MAX - 3] + "..."
