@@ -55,6 +55,8 @@ def from_payload(payload: Payload, signature: Signature) -> ModelInput:
 
 def from_table(table: Table, signature: Signature) -> ModelInput:
     """A table as the signature's columns or tensors, or as it is where there is no signature."""
+    if not table.rows and not table.names:
+        return ModelInput(None, 0)
     if signature.tensors:
         return _tensors_of_table(signature, table)
     if not signature.columns:
@@ -84,10 +86,7 @@ def _table(payload: Payload, signature: Signature) -> Table:
         return records_table(data, wanted, form)
     if len(signature.columns) == 1 and isinstance(data, list) and not any(isinstance(v, list) for v in data):
         return Table([signature.columns[0].name], [data], len(data))
-    table = rows_table(data, None, form)
-    if not table.rows and signature.columns:
-        return Table([column.name for column in signature.columns], [[] for _ in signature.columns], 0)
-    return table
+    return rows_table(data, None, form)
 
 
 def _checked_columns(table: Table, signature: Signature) -> dict[Any, Any]:
