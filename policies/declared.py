@@ -119,8 +119,13 @@ class Violation:
     field: str
     message: str
 
+    @property
+    def told(self) -> str:
+        """The sentence, without the rule's name."""
+        return f"{self.resource}: {self.field}: {self.message}"
+
     def __str__(self) -> str:
-        return f"{self.resource}: {self.field}: {self.message} [{self.rule}]"
+        return f"{self.told} [{self.rule}]"
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from spec.yaml_text import Document, Path
+from spec.yaml_text import Document, Path, shorten
 
 Model = TypeVar("Model", bound=BaseModel)
 CUSTOM: Final = "spec"
@@ -182,5 +182,4 @@ def echo(value: Any) -> str:
             return "a mapping"
         case list() | tuple():
             return "a list"
-    text = repr(value)
-    return text if len(text) <= _ECHO else text[: _ECHO - 3] + "..."
+    return shorten(repr(value), _ECHO)

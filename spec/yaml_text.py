@@ -23,6 +23,8 @@ Place = tuple[int, int]
 MAX_CHARACTERS: Final = 65_536
 MAX_DEPTH: Final = 16
 _BYTE_ORDER_MARK: Final = "\ufeff"
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,60}")
+_MESSAGE_LIMIT: Final = 300
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]|\r(?!\n)")
 
 
@@ -52,13 +54,24 @@ class Document:
     def report(self, path: Path, message: str, allowed: str | None = None, key: bool = False) -> None:
         """Add a problem at `path`."""
         line, column = self.place(path, key) or (None, None)
-        self.problems.append(Problem(self.file, line, column, field_text(path), message, allowed))
+        text = shorten(message, _MESSAGE_LIMIT)
+        self.problems.append(Problem(self.file, line, column, field_text(path), text, allowed))
 
 
 def field_text(path: Path) -> str:
-    """`access.teams[0]`"""
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    """`access.teams[0]`; a key that is no plain name is quoted and shortened."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{_key_text(part)}" for part in path)
     return text.removeprefix(".")
+
+
+def _key_text(key: str) -> str:
+    return key if _PLAIN_KEY.fullmatch(key) else f'"{shorten(key)}"'
+
+
+def shorten(text: str, limit: int = 60) -> str:
+    """Text of a file for a message: without characters that a terminal would act on, and not too long."""
+    safe = "".join(character if character.isprintable() else "?" for character in text)
+    return safe if len(safe) <= limit else f"{safe[: limit - 3]}..."
 
 
 def read_yaml(text: str | bytes, file: str) -> Document:
@@ -156,19 +169,19 @@ class _Reader:
 
     def _trouble(self, path: Path, place: Place, message: str) -> None:
         self._document.broken.add(path)
-        self._document.problems.append(Problem(self._document.file, *place, field_text(path), message))
+        self._tell(path, place, message)
 
     def _node(self, event: yaml.Event, events: Iterator[yaml.Event], path: Path) -> Any:
         place = _place(event)
         self._document.values[path] = place
         if isinstance(event, yaml.AliasEvent):
-            self._trouble(path, place, f"*{event.anchor} repeats another place: write the value itself")
+            self._trouble(path, place, f"*{shorten(str(event.anchor))} repeats another place: write the value itself")
             return None
         assert isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent)
         if event.anchor is not None:
-            self._trouble(path, place, f"&{event.anchor} names a value for repeating it: remove the anchor")
+            self._trouble(path, place, f"&{shorten(event.anchor)} names a value for repeating it: remove the anchor")
         if event.tag is not None:
-            self._trouble(path, place, f"{event.tag} is a tag: remove it, and quote what shall be text")
+            self._trouble(path, place, f"{shorten(event.tag)} is a tag: remove it, and quote what shall be text")
         if isinstance(event, yaml.ScalarEvent):
             return self._scalar(event, path)
         if len(path) >= MAX_DEPTH:
@@ -232,13 +245,13 @@ class _Reader:
             self._tell(path, place, f"key {value.message}")
             return None
         if not isinstance(value, str):
-            self._tell(path, place, f'key {event.value} is not text: write "{event.value}"')
+            self._tell(path, place, f'key {shorten(event.value)} is not text: write "{shorten(event.value)}"')
             return None
         return value
 
     def _tell(self, path: Path, place: Place, message: str) -> None:
-        problem = Problem(self._document.file, *place, field_text(path), message)
-        self._document.problems.append(problem)
+        text = shorten(message, _MESSAGE_LIMIT)
+        self._document.problems.append(Problem(self._document.file, *place, field_text(path), text))
 
     def _skip(self, events: Iterator[yaml.Event], path: Path) -> None:
         _skip_node(next(events), events)

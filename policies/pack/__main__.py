@@ -51,7 +51,7 @@ def _validation(rule: Rule) -> Callable[[ResourceValidationArgs, ReportViolation
     def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
         if args.resource_type.startswith("kubernetes:"):
             for violation in rule.violations(declared(args)):
-                report(str(violation), None)
+                report(violation.told, None)
 
     return validate
 
@@ -59,7 +59,7 @@ def _validation(rule: Rule) -> Callable[[ResourceValidationArgs, ReportViolation
 def _default_deny(args: StackValidationArgs, report: ReportViolation) -> None:
     objects = [declared(each) for each in args.resources if each.resource_type.startswith("kubernetes:")]
     for violation in default_deny(objects):
-        report(str(violation), None)
+        report(violation.told, None)
 
 
 def _policies() -> list[Policy]:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spec import names
@@ -31,9 +31,11 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
     ),
     max_leaves=12,
 )
+WITHOUT_DEADLINE = settings(deadline=None)  # a busy machine is slow, not wrong
 LABEL = st.from_regex(r"[a-z]([-a-z0-9]{0,14}[a-z0-9])?", fullmatch=True)
 
 
+@WITHOUT_DEADLINE
 @given(TEXTS)
 def test_loading_any_text_ends_in_a_spec_or_a_spec_error(text: str | bytes) -> None:
     for load in (lambda: load_endpoint(text, FILE, "alpha"), lambda: load_platform(text, FILE, "local")):
@@ -43,6 +45,7 @@ def test_loading_any_text_ends_in_a_spec_or_a_spec_error(text: str | bytes) -> N
             assert error.problems
 
 
+@WITHOUT_DEADLINE
 @given(st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=5))
 def test_loading_any_values_ends_in_a_spec_or_a_spec_error(values: dict[str, Any]) -> None:
     try:
@@ -51,6 +54,7 @@ def test_loading_any_values_ends_in_a_spec_or_a_spec_error(values: dict[str, Any
         assert all(str(problem).startswith(FILE) for problem in error.problems)
 
 
+@WITHOUT_DEADLINE
 @given(st.dictionaries(st.sampled_from([FILE, "stacks/local/platform.yaml", "x", ""]) | st.text(max_size=30), TEXTS))
 def test_loading_any_files_ends_in_an_environment_or_a_spec_error(files: dict[str, str | bytes]) -> None:
     try:
@@ -59,6 +63,7 @@ def test_loading_any_files_ends_in_an_environment_or_a_spec_error(files: dict[st
         assert error.problems
 
 
+@WITHOUT_DEADLINE
 @given(YAML_LIKE)
 def test_a_text_without_problems_means_the_same_to_another_reader(text: str) -> None:
     document = read_yaml(text, "f.yaml")
@@ -66,22 +71,26 @@ def test_a_text_without_problems_means_the_same_to_another_reader(text: str) -> 
         assert document.value == yaml.safe_load(text)
 
 
+@WITHOUT_DEADLINE
 @given(st.integers(0, 10**9).map(Cpu))
 def test_an_amount_of_cpu_is_read_back_from_its_spelling(cpu: Cpu) -> None:
     assert parse_cpu(str(cpu)) == cpu
 
 
+@WITHOUT_DEADLINE
 @given(st.integers(0, 2**48).map(Memory))
 def test_an_amount_of_memory_is_read_back_from_its_spelling(memory: Memory) -> None:
     assert parse_memory(str(memory)) == memory
 
 
+@WITHOUT_DEADLINE
 @given(VALUES)
 def test_canonical_json_is_json_and_its_own_canonical_form(value: Any) -> None:
     canonical = canonical_json(value)
     assert canonical_json(json.loads(canonical)) == canonical
 
 
+@WITHOUT_DEADLINE
 @given(LABEL, LABEL, LABEL)
 def test_every_stack_is_found_again_by_its_name_and_by_its_file(environment: str, team: str, endpoint: str) -> None:
     for stack in (names.PlatformStack(environment), names.EndpointStack(environment, team, endpoint)):
@@ -89,6 +98,7 @@ def test_every_stack_is_found_again_by_its_name_and_by_its_file(environment: str
         assert names.stack_of_file(stack.file) == stack
 
 
+@WITHOUT_DEADLINE
 @given(st.text(max_size=60))
 def test_a_text_that_names_a_stack_is_that_stacks_name(text: str) -> None:
     try:
@@ -98,6 +108,7 @@ def test_a_text_that_names_a_stack_is_that_stacks_name(text: str) -> None:
     assert stack.name == text
 
 
+@WITHOUT_DEADLINE
 @given(
     low=st.integers(1, 100_000),
     high=st.integers(1, 100_000),

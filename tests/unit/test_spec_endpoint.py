@@ -167,6 +167,13 @@ def test_a_long_value_is_not_repeated_whole() -> None:
     assert len(told(MINIMAL + f"deadline_s: {'x' * 5000}\n")[0]) < 300
 
 
+def test_a_key_or_value_can_not_write_to_the_terminal() -> None:
+    text = MINIMAL + '"\\e[31mred\\n": 1\ndeadline_s: "\\e[0m"\n"' + "k" * 900 + '": 1\n'
+    problems = told(text)
+    assert len(problems) == 3
+    assert all(problem.isprintable() and len(problem) < 500 for problem in problems)
+
+
 def test_a_file_whose_name_is_no_endpoint_name_is_refused() -> None:
     assert any("differs" in text for text in told(MINIMAL, "stacks/local/endpoints/alpha/Iris.yaml"))
 
