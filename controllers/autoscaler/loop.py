@@ -74,7 +74,7 @@ class Autoscaler:
                 started_s = self._monotonic()
                 await self.sample()
                 for endpoint, obj in self.due():
-                    group.create_task(self._guarded(endpoint, obj))
+                    group.create_task(self.attend(endpoint, obj))
                 next_s = started_s + self._settings.sample_s
                 await asyncio.sleep(max(next_s - self._monotonic(), 0.0))
 
@@ -124,7 +124,7 @@ class Autoscaler:
         memory.due_at_s = now_s + max(spread_s, self._settings.sample_s) - self._settings.sample_s / 2
         return True
 
-    async def _guarded(self, endpoint: Endpoint, obj: Object) -> None:
+    async def attend(self, endpoint: Endpoint, obj: Object) -> None:
         memory = self._memories.setdefault(endpoint.key, Memory())
         try:
             async with self._writers:

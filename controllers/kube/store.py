@@ -35,12 +35,15 @@ class Store:
 
     async def follow(self, events: AsyncIterator[Event]) -> None:
         async for event in events:
-            if event.type == "SYNC":
-                self._replace(event.objects)
-            elif event.type == "DELETED":
-                self._remove(event.object)
-            else:
-                self.put(event.object)
+            self.take(event)
+
+    def take(self, event: Event) -> None:
+        if event.type == "SYNC":
+            self._replace(event.objects)
+        elif event.type == "DELETED":
+            self._remove(event.object)
+        else:
+            self.put(event.object)
 
     def put(self, obj: Object) -> None:
         """Takes an object in, unless what is held is newer."""

@@ -65,11 +65,11 @@ class Rollout:
                     await asyncio.sleep(_STANDBY_S)
                     self._all_due()
                     continue
-                for key in self._take_due():
-                    group.create_task(self._guarded(key))
+                for key in self.due():
+                    group.create_task(self.attend(key))
                 await self._sleep()
 
-    async def _guarded(self, key: Key) -> None:
+    async def attend(self, key: Key) -> None:
         try:
             async with self._writers:
                 await self.reconcile(key)
@@ -163,7 +163,7 @@ class Rollout:
         for key in self._stores[MODEL_ENDPOINTS].objects:
             self._schedule(key, 0.0)
 
-    def _take_due(self) -> list[Key]:
+    def due(self) -> list[Key]:
         now_s = self._wall()
         due = [key for key, at_s in self._due_at_s.items() if at_s <= now_s and key not in self._running]
         for key in due:

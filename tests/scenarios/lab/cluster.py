@@ -1,0 +1,234 @@
+"""An API server in memory and the two controllers of Kubernetes that matter here: Deployment and kubelet.
+
+It answers like the real one where our controllers could tell: default of one replica, versions that conflict, a status
+that is applied by owners, deletion with what is owned.
+"""
+
+import copy
+import itertools
+from collections import defaultdict
+from dataclasses import dataclass
+
+from controllers.kube import (
+    DEPLOYMENTS,
+    MODEL_ENDPOINTS,
+    PODS,
+    SERVICES,
+    AlreadyExists,
+    Conflict,
+    Gvr,
+    NotFound,
+    Object,
+    Unreachable,
+)
+from controllers.kube.fields import key_of, timestamp
+from controllers.kube.store import Key, Store
+from controllers.kube.watch import Event
+
+
+@dataclass
+class Behaviour:
+    """How a revision's pods behave. `trouble` is a pod status that they get instead of ever being ready."""
+
+    start_s: float = 10.0
+    trouble: str | None = None
+    most: int = 1000  # pods that find room
+
+
+class Cluster:
+    """The subset of KubeClient that the controllers use. `time_s` is set by the world."""
+
+    def __init__(self) -> None:
+        self.time_s = 0.0
+        self.down = False
+        self.objects: dict[Gvr, dict[Key, Object]] = defaultdict(dict)
+        self.stores: dict[Gvr, Store] = {}
+        self.behaviours: dict[str, Behaviour] = defaultdict(Behaviour)
+        self.writes: list[str] = []
+        self._owned: dict[tuple[Key, str], Object] = {}
+        self._versions, self._uids = itertools.count(1), itertools.count(1)
+
+    async def get(self, gvr: Gvr, namespace: str, name: str) -> Object:
+        self._reachable()
+        return copy.deepcopy(self._held(gvr, namespace, name))
+
+    async def create(self, gvr: Gvr, namespace: str, body: Object, manager: str) -> Object:
+        self._reachable()
+        if key_of(body) in self.objects[gvr]:
+            raise AlreadyExists(409, "AlreadyExists", "there")
+        return self.store(gvr, body)
+
+    async def apply(self, gvr: Gvr, namespace: str, name: str, manager: str, body: Object) -> Object:
+        self._reachable()
+        held = self.objects[gvr].get((namespace, name))
+        if gvr == DEPLOYMENTS and held is None:
+            body = body | {"spec": {"replicas": 1} | body["spec"]}
+        return self.store(gvr, _merged(held or {}, body))
+
+    async def apply_status(self, gvr: Gvr, namespace: str, name: str, manager: str, body: Object) -> Object:
+        self._reachable()
+        held = copy.deepcopy(self._held(gvr, namespace, name))
+        said, key = copy.deepcopy(body["status"]), ((namespace, name), manager)
+        status = held.setdefault("status", {})
+        for gone in set(self._owned.get(key, {})) - set(said):
+            status.pop(gone, None)
+        conditions = {c["type"]: c for c in status.get("conditions", [])}
+        conditions |= {c["type"]: c for c in said.pop("conditions", [])}
+        held["status"] = status | said | {"conditions": list(conditions.values())}
+        self._owned[key] = said
+        self.writes.append(f"{manager} {name}")
+        return self.store(gvr, held)
+
+    async def patch_scale(
+        self, namespace: str, deployment: str, replicas: int, resource_version: str, manager: str
+    ) -> Object:
+        self._reachable()
+        held = copy.deepcopy(self._held(DEPLOYMENTS, namespace, deployment))
+        if held["metadata"]["resourceVersion"] != resource_version:
+            raise Conflict(409, "Conflict", "it moved on")
+        return self.scale(held, replicas, manager)
+
+    def scale(self, deployment: Object, replicas: int, manager: str) -> Object:
+        """Anybody's hand on spec.replicas."""
+        held = copy.deepcopy(deployment)
+        held["spec"]["replicas"] = replicas
+        fields = {"f:spec": {"f:replicas": {}}}
+        held["metadata"]["managedFields"] = [{"manager": manager, "subresource": "scale", "fieldsV1": fields}]
+        return self.store(DEPLOYMENTS, held)
+
+    async def delete(
+        self, gvr: Gvr, namespace: str, name: str, propagation: str = "Background", uid: str | None = None
+    ) -> None:
+        self._reachable()
+        held = self._held(gvr, namespace, name)
+        if uid is not None and held["metadata"]["uid"] != uid:
+            raise Conflict(409, "Conflict", "another object")
+        self.remove(gvr, (namespace, name))
+
+    def store(self, gvr: Gvr, obj: Object) -> Object:
+        """Keeps an object, gives it what the server gives, tells the watchers."""
+        obj = {"apiVersion": gvr.api_version, "kind": gvr.kind} | copy.deepcopy(obj)
+        before = self.objects[gvr].get(key_of(obj))
+        metadata = obj["metadata"]
+        metadata.setdefault("uid", f"uid-{next(self._uids)}")
+        metadata.setdefault("creationTimestamp", timestamp(self.time_s))
+        changed = before is None or before.get("spec") != obj.get("spec")
+        generation = before["metadata"]["generation"] if before else 0
+        metadata["generation"] = generation + 1 if changed else generation
+        metadata["resourceVersion"] = str(next(self._versions))
+        self.objects[gvr][key_of(obj)] = obj
+        if gvr in self.stores:
+            self.stores[gvr].put(copy.deepcopy(obj))
+        return copy.deepcopy(obj)
+
+    def remove(self, gvr: Gvr, key: Key) -> None:
+        gone = self.objects[gvr].pop(key)
+        if gvr in self.stores:
+            self.stores[gvr].take(Event("DELETED", (gone,)))
+        for kind in (DEPLOYMENTS, SERVICES, PODS):
+            for other, obj in list(self.objects[kind].items()):
+                owners = [owner["uid"] for owner in obj["metadata"].get("ownerReferences", [])]
+                if gone["metadata"]["uid"] in owners:
+                    self.remove(kind, other)
+
+    def step(self) -> None:
+        """One second of the Deployment controller, the scheduler and the kubelet."""
+        for deployment in list(self.objects[DEPLOYMENTS].values()):
+            self._fit_pods(deployment)
+            self._report(deployment)
+
+    def pods(self, revision: str) -> list[Object]:
+        labelled = [
+            pod
+            for pod in self.objects[PODS].values()
+            if pod["metadata"]["labels"].get("knobless.dev/revision") == revision
+        ]
+        return sorted(labelled, key=lambda pod: int(pod["metadata"]["name"].rsplit("-", 1)[1]))
+
+    def ready(self, revision: str) -> int:
+        return sum(pod["status"].get("ready", False) for pod in self.pods(revision))
+
+    def deployment(self, revision: str) -> Object | None:
+        return next((d for (_, name), d in self.objects[DEPLOYMENTS].items() if name == revision), None)
+
+    def replicas(self, revision: str) -> int:
+        deployment = self.deployment(revision)
+        return deployment["spec"]["replicas"] if deployment else 0
+
+    def revisions(self) -> set[str]:
+        return {name for _, name in self.objects[DEPLOYMENTS]}
+
+    def _fit_pods(self, deployment: Object) -> None:
+        namespace, name = key_of(deployment)
+        pods, wanted = self.pods(name), deployment["spec"]["replicas"]
+        for pod in pods[wanted:]:
+            self.remove(PODS, key_of(pod))
+        for _ in range(wanted - len(pods)):
+            owner = {"uid": deployment["metadata"]["uid"]}
+            labels = deployment["metadata"]["labels"]
+            number = next(self._uids)
+            metadata = {"namespace": namespace, "name": f"{name}-{number}", "labels": labels}
+            self.store(PODS, {"metadata": metadata | {"ownerReferences": [owner]}, "status": {}})
+        for place, pod in enumerate(self.pods(name)):
+            self._advance(pod, self.behaviours[name], place)
+
+    def _advance(self, pod: Object, behaviour: Behaviour, place: int) -> None:
+        pod = copy.deepcopy(pod)
+        born_s = pod.setdefault("born_s", self.time_s)
+        status = TROUBLES[behaviour.trouble] if behaviour.trouble else {"phase": "Running"}
+        if place >= behaviour.most:
+            status = TROUBLES["unschedulable"]
+        elif not behaviour.trouble and self.time_s - born_s >= behaviour.start_s:
+            status = status | {"ready": True}
+        conditions = [c | {"lastTransitionTime": timestamp(born_s)} for c in status.get("conditions", [])]
+        status = status | {"conditions": conditions}
+        if pod["status"] != status:
+            self.store(PODS, pod | {"status": status})
+
+    def _report(self, deployment: Object) -> None:
+        ready = self.ready(key_of(deployment)[1])
+        status = {"observedGeneration": deployment["metadata"]["generation"]}
+        status |= {"readyReplicas": ready} if ready else {}
+        current = self.objects[DEPLOYMENTS][key_of(deployment)]
+        if current.get("status") != status:
+            self.store(DEPLOYMENTS, current | {"status": status})
+
+    def _held(self, gvr: Gvr, namespace: str, name: str) -> Object:
+        try:
+            return self.objects[gvr][(namespace, name)]
+        except KeyError:
+            raise NotFound(404, "NotFound", name) from None
+
+    def _reachable(self) -> None:
+        if self.down:
+            raise Unreachable("the API server is away")
+
+    def endpoint(self, name: str) -> Object:
+        return next(obj for (_, n), obj in self.objects[MODEL_ENDPOINTS].items() if n == name)
+
+
+def _merged(held: Object, said: Object) -> Object:
+    result = copy.deepcopy(held)
+    for key, value in said.items():
+        both = isinstance(value, dict) and isinstance(result.get(key), dict)
+        result[key] = _merged(result[key], value) if both else copy.deepcopy(value)
+    return result
+
+
+def _container(state: Object, **more: object) -> Object:
+    return {"phase": "Pending", "containerStatuses": [{"name": "server", "state": state, **more}]}
+
+
+_ENDED = {"exitCode": 3, "reason": "Error", "message": "model iris/2: no module named 'lightgbm'\n"}
+_UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes: cpu"}
+
+TROUBLES: dict[str, Object] = {
+    "image": _container({"waiting": {"reason": "ImagePullBackOff", "message": "manifest unknown"}}),
+    "crash": _container(
+        {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}},
+        lastState={"terminated": _ENDED},
+        restartCount=2,
+    ),
+    "unschedulable": {"phase": "Pending", "conditions": [_UNSCHEDULABLE]},
+    "silent": _container({"running": {}}),
+}
