@@ -38,7 +38,9 @@ class Declared:
     def kind(self) -> Any:
         """The Kubernetes kind: text or UNKNOWN. An object that doesn't say it has the kind of its type token."""
         stated = self.object.get("kind")
-        return self.type.rsplit(":", 1)[-1].removesuffix("Patch") if stated is None else stated
+        if stated is None:
+            return self.type.rsplit(":", 1)[-1].removesuffix("Patch")
+        return stated if isinstance(stated, str) else UNKNOWN
 
     @property
     def namespace(self) -> Any:
@@ -63,7 +65,7 @@ def declared_manifest(manifest: Mapping[str, Any]) -> Declared:
 
 @dataclass(frozen=True)
 class Field:
-    """A value and the path to it. What is absent is None; what is below an unknown is unknown."""
+    """A value and the path to it. What is absent is None; what can't be looked into holds unknowns."""
 
     path: str
     value: Any
@@ -74,17 +76,16 @@ class Field:
         for key in keys:
             path = f"{found.path}.{key}" if found.path else key
             value = found.value
-            below = value.get(key) if isinstance(value, Mapping) else UNKNOWN if value is UNKNOWN else None
-            found = Field(path, below)
+            found = Field(path, value.get(key) if isinstance(value, Mapping) else None if value is None else UNKNOWN)
         return found
 
     def items(self) -> Iterator[Field]:
-        """The entries of a list. An unknown list is one unknown entry."""
-        if self.value is UNKNOWN:
-            yield Field(f"{self.path}[*]", UNKNOWN)
-        elif isinstance(self.value, list | tuple):
+        """The entries of a list. What is no list, an unknown too, is one unknown entry."""
+        if isinstance(self.value, list | tuple):
             for index, value in enumerate(self.value):
                 yield Field(f"{self.path}[{index}]", value)
+        elif self.value is not None:
+            yield Field(f"{self.path}[*]", UNKNOWN)
 
     @property
     def unknown(self) -> bool:

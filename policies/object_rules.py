@@ -13,6 +13,7 @@ from policies.declared import Declared, Finding
 from spec import names
 
 _SCALED: Final = frozenset({"Deployment", "ReplicaSet", "StatefulSet"})
+_ENTRIES: Final = frozenset({"Ingress", "Gateway", "HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute"})
 _RBAC_WORDS: Final = ("verbs", "resources", "apiGroups", "nonResourceURLs")
 _POWERS: Final = frozenset({"escalate", "bind", "impersonate"})
 _TOO_MANY: Final = frozenset({"system:anonymous", "system:unauthenticated", "system:authenticated", "system:masters"})
@@ -53,6 +54,8 @@ def concurrency(resource: Declared) -> Iterator[Finding]:
 
 def exposure(resource: Declared) -> Iterator[Finding]:
     """The gateway is the only way in: no other Service opens a port to the outside."""
+    if resource.kind in _ENTRIES and resource.namespace != names.SYSTEM_NAMESPACE:
+        yield Finding(resource.root.at("kind"), f"remove it: {resource.kind} opens a way in beside the gateway")
     if resource.kind != "Service":
         return
     spec = resource.root.at("spec")

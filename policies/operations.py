@@ -120,7 +120,8 @@ def _kind(step: Mapping[str, Any], urn: str) -> str:
 def _object(step: Mapping[str, Any]) -> Mapping[str, Any]:
     """The object's inputs, as it is now or else as it will be."""
     for state in ("oldState", "newState"):
-        inputs = (step.get(state) or {}).get("inputs")
+        held = step.get(state)
+        inputs = held.get("inputs") if isinstance(held, Mapping) else None
         if isinstance(inputs, Mapping) and inputs:
             return inputs
     return {}

@@ -316,6 +316,13 @@ def test_the_gateways_service_and_inner_services_are_no_violation(obj: dict[str,
     assert found(obj) == []
 
 
+@pytest.mark.parametrize("kind", ["Ingress", "HTTPRoute"])
+@pytest.mark.parametrize("namespace,fields", [("team-alpha", ["kind"]), (UNKNOWN, ["kind"]), ("knobless-system", [])])
+def test_a_way_in_beside_the_gateway_is_a_violation(kind: str, namespace: Any, fields: list[str]) -> None:
+    entry = {"apiVersion": "networking.k8s.io/v1", "kind": kind, "metadata": {"name": "x", "namespace": namespace}}
+    assert [field for _, field in found(entry)] == fields
+
+
 def test_a_service_that_takes_addresses_is_a_violation_everywhere() -> None:
     assert found(service("knobless-system", externalIPs=["10.0.0.1"])) == [("exposure", "spec.externalIPs")]
 
