@@ -17,29 +17,13 @@ require (
 	github.com/flynn/go-shlex v0.0.0-20150515145356-3f9db97f8568 // indirect
 	github.com/fxamacker/cbor/v2 v2.9.1 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect
-	github.com/go-openapi/jsonpointer v1.0.2 // indirect
-	github.com/go-openapi/jsonreference v1.0.0 // indirect
-	github.com/go-openapi/swag v0.27.1 // indirect
-	github.com/go-openapi/swag/cmdutils v0.29.2 // indirect
-	github.com/go-openapi/swag/conv v0.29.2 // indirect
-	github.com/go-openapi/swag/fileutils v0.29.2 // indirect
-	github.com/go-openapi/swag/jsonutils v0.29.2 // indirect
-	github.com/go-openapi/swag/loading v0.29.2 // indirect
-	github.com/go-openapi/swag/mangling v0.29.2 // indirect
-	github.com/go-openapi/swag/netutils v0.29.2 // indirect
-	github.com/go-openapi/swag/pools v0.29.2 // indirect
-	github.com/go-openapi/swag/stringutils v0.29.2 // indirect
-	github.com/go-openapi/swag/typeutils v0.29.2 // indirect
-	github.com/go-openapi/swag/yamlutils v0.29.2 // indirect
 	github.com/golang-jwt/jwt/v5 v5.3.1 // indirect
 	github.com/google/gnostic-models v0.7.0 // indirect
-	github.com/google/go-cmp v0.7.0 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/grpc-ecosystem/grpc-opentracing v0.0.0-20180507213350-8e809c8a8645 // indirect
 	github.com/hashicorp/golang-lru/v2 v2.0.7 // indirect
 	github.com/jpillora/backoff v1.0.0 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
-	github.com/kr/text v0.2.0 // indirect
 	github.com/mdlayher/socket v0.6.0 // indirect
 	github.com/mdlayher/vsock v1.3.0 // indirect
 	github.com/miekg/dns v1.1.73 // indirect
@@ -62,16 +46,9 @@ require (
 	go.uber.org/automaxprocs v1.6.0 // indirect
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
-	golang.org/x/crypto v0.58.0 // indirect
-	golang.org/x/net v0.60.0 // indirect
 	golang.org/x/oauth2 v0.37.0 // indirect
-	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
-	golang.org/x/term v0.47.0 // indirect
-	golang.org/x/text v0.43.0 // indirect
 	golang.org/x/time v0.16.0 // indirect
-	google.golang.org/genproto/googleapis/rpc v0.0.0-20260928230214-8a89bd6388cc // indirect
-	google.golang.org/grpc v1.84.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
@@ -88,40 +65,27 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
-// The versions of the cluster module, so that client-go and what lies below it
-// is compiled once for both.
-replace (
-	github.com/emicklei/go-restful/v3 => github.com/emicklei/go-restful/v3 v3.12.2
-	github.com/fxamacker/cbor/v2 => github.com/fxamacker/cbor/v2 v2.9.0
-	github.com/go-openapi/jsonpointer => github.com/go-openapi/jsonpointer v1.0.2
-	github.com/go-openapi/jsonreference => github.com/go-openapi/jsonreference v1.0.3
-	github.com/go-openapi/swag => github.com/go-openapi/swag v0.29.2
-	github.com/go-openapi/swag/cmdutils => github.com/go-openapi/swag/cmdutils v0.29.2
-	github.com/go-openapi/swag/conv => github.com/go-openapi/swag/conv v0.29.2
-	github.com/go-openapi/swag/fileutils => github.com/go-openapi/swag/fileutils v0.29.2
-	github.com/go-openapi/swag/jsonutils => github.com/go-openapi/swag/jsonutils v0.29.2
-	github.com/go-openapi/swag/loading => github.com/go-openapi/swag/loading v0.29.2
-	github.com/go-openapi/swag/mangling => github.com/go-openapi/swag/mangling v0.29.2
-	github.com/go-openapi/swag/netutils => github.com/go-openapi/swag/netutils v0.29.2
-	github.com/go-openapi/swag/pools => github.com/go-openapi/swag/pools v0.29.2
-	github.com/go-openapi/swag/stringutils => github.com/go-openapi/swag/stringutils v0.29.2
-	github.com/go-openapi/swag/typeutils => github.com/go-openapi/swag/typeutils v0.29.2
-	github.com/go-openapi/swag/yamlutils => github.com/go-openapi/swag/yamlutils v0.29.2
-	go.yaml.in/yaml/v2 => go.yaml.in/yaml/v2 v2.4.3
-	golang.org/x/crypto => golang.org/x/crypto v0.58.0
-	golang.org/x/net => golang.org/x/net v0.62.0
-	golang.org/x/oauth2 => golang.org/x/oauth2 v0.36.0
-	golang.org/x/sync => golang.org/x/sync v0.24.0
-	golang.org/x/term => golang.org/x/term v0.47.0
-	golang.org/x/text => golang.org/x/text v0.43.0
-	golang.org/x/time => golang.org/x/time v0.15.0
-	google.golang.org/genproto/googleapis/rpc => google.golang.org/genproto/googleapis/rpc v0.0.0-20261026165753-2ffab32bce7e
-	google.golang.org/grpc => google.golang.org/grpc v1.85.0
-	k8s.io/api => k8s.io/api v0.35.4
-	k8s.io/apimachinery => k8s.io/apimachinery v0.35.4
-	k8s.io/client-go => k8s.io/client-go v0.35.4
-	k8s.io/klog/v2 => k8s.io/klog/v2 v2.130.1
-	k8s.io/kube-openapi => k8s.io/kube-openapi v0.0.0-20250910181357-589584f1c912
-	k8s.io/utils => k8s.io/utils v0.0.0-20251002143259-bc988d571ff4
-	sigs.k8s.io/structured-merge-diff/v6 => sigs.k8s.io/structured-merge-diff/v6 v6.3.0
+// The versions of the cluster module, so that less is compiled twice.
+require (
+	github.com/go-openapi/jsonpointer v1.0.2 // indirect
+	github.com/go-openapi/jsonreference v1.0.3 // indirect
+	github.com/go-openapi/swag v0.29.2 // indirect
+	github.com/go-openapi/swag/cmdutils v0.29.2 // indirect
+	github.com/go-openapi/swag/conv v0.29.2 // indirect
+	github.com/go-openapi/swag/fileutils v0.29.2 // indirect
+	github.com/go-openapi/swag/jsonutils v0.29.2 // indirect
+	github.com/go-openapi/swag/loading v0.29.2 // indirect
+	github.com/go-openapi/swag/mangling v0.29.2 // indirect
+	github.com/go-openapi/swag/netutils v0.29.2 // indirect
+	github.com/go-openapi/swag/pools v0.29.2 // indirect
+	github.com/go-openapi/swag/stringutils v0.29.2 // indirect
+	github.com/go-openapi/swag/typeutils v0.29.2 // indirect
+	github.com/go-openapi/swag/yamlutils v0.29.2 // indirect
+	golang.org/x/crypto v0.58.0 // indirect
+	golang.org/x/net v0.62.0 // indirect
+	golang.org/x/sync v0.24.0 // indirect
+	golang.org/x/term v0.47.0 // indirect
+	golang.org/x/text v0.43.0 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20261026165753-2ffab32bce7e // indirect
+	google.golang.org/grpc v1.85.0 // indirect
 )
