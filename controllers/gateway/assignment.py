@@ -124,7 +124,9 @@ def restore(
     """The assignment after a restart of ours.
 
     `held`: the servers in each back end, `routed`: the back end of each endpoint, both as HAProxy says. A back
-    end belongs to the revision whose pods it holds; then memory and status speak, for back ends still free.
+    end belongs to the revision whose pods it holds; where it holds none that is known (all were replaced while we
+    were away), to the one that we remember, or to the one in the status if HAProxy routes its endpoint there. An
+    empty one belongs to whoever is remembered or recorded.
     """
     endpoints = tuple(endpoints)
     owner_of_pod = {
@@ -139,10 +141,11 @@ def restore(
         if owner is not None and owner not in found and backend in available.names:
             found[owner] = backend
     for revision, backend in (*sorted(remembered.backends.items()), *_recorded(endpoints)):
-        free = backend in available.names and backend not in found.values() and not held.get(backend)
-        if free and revision not in found:
+        sure = revision in remembered.backends or not held.get(backend) or routed.get(revision.endpoint) == backend
+        if sure and revision not in found and backend in available.names and backend not in found.values():
             found[revision] = backend
-    return Assignment(found, tuple(b for b in remembered.freed if b not in found.values()))
+    taken = set(found.values())
+    return Assignment(found, tuple(b for b in remembered.freed if b not in taken))
 
 
 def _recorded(endpoints: Iterable[Endpoint]) -> Iterable[tuple[Revision, str]]:

@@ -93,9 +93,12 @@ class Control:
         if memory.live.fingerprint != self._fingerprint and now_s - memory.reloaded_at_s >= _RELOAD_PAUSE_S:
             await self._reload(target, now_s)
             return Outcome(AWAY_S)
+        before = memory.live.occupied
         memory.live = await self._apply(target, memory.live)
         self._write(target)
-        memory.unsettled = bool(diff(target, memory.live) or draining(target, memory.live))
+        # A back end that has just become empty may be what a revision without one waits for.
+        changed = memory.live.occupied != before
+        memory.unsettled = bool(changed or diff(target, memory.live) or draining(target, memory.live))
         if not memory.unsettled:
             self._metrics.applied.set(time.time())
         self._count(shot, missing, memory.live)

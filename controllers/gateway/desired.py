@@ -43,13 +43,14 @@ class Target:
 
 @dataclass(frozen=True)
 class LiveServer:
-    """A server as HAProxy reports it; `maxconn` None: unlimited."""
+    """A server as HAProxy reports it; `maxconn` None: unlimited; `idle`: connections kept for reuse."""
 
     address: str
     port: int
     maxconn: int | None
     mode: Mode
     in_flight: int
+    idle: int = 0
 
 
 @dataclass(frozen=True)

