@@ -61,7 +61,7 @@ def prepare(workspace: Workspace, console: Console) -> Prepared:
     """Tools, packages, base image and MLflow's environment, side by side; what is there already is used."""
 
     def system(report: side_by_side.Report) -> None:
-        packages.install(report)
+        packages.ensure(report)
         debian.build(workspace.home, report)
 
     plan = toolchain.plan(workspace.home, _path())

@@ -181,11 +181,21 @@ class Pulumi:
 
 def diagnostics(output: str) -> str:
     """The part of Pulumi's output that says what is wrong, else its last lines."""
+    if output.lstrip().startswith("{"):
+        return _json_diagnostics(output)
     lines = output.splitlines()
     starts = [i for i, line in enumerate(lines) if line.startswith(("Diagnostics:", "Policies:", "Policy Violations:"))]
     ends = [i for i, line in enumerate(lines) if line.startswith(("Resources:", "Duration:"))]
     kept = lines[starts[0] : next((e for e in ends if e > starts[0]), None)] if starts else lines[-TAIL_LINES:]
     return "\n".join(line for line in kept if line.strip())
+
+
+def _json_diagnostics(output: str) -> str:
+    """Messages of a failed `--json` run: every error but the engine's own remark that there was one."""
+    document, end = json.JSONDecoder().raw_decode(output.lstrip())
+    told = [str(entry.get("message", "")).strip() for entry in document.get("diagnostics") or ()]
+    told = [line.removeprefix("error: ") for line in told if line and "an unhandled error occurred" not in line]
+    return "\n".join([*told, output.lstrip()[end:].strip()]).strip()
 
 
 def _follow(

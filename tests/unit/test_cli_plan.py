@@ -1,5 +1,6 @@
 """The plan's text and counts, from previews as Pulumi writes them."""
 
+import json
 from typing import Any
 
 import pytest
@@ -77,3 +78,12 @@ def test_diagnostics_keep_what_is_wrong_and_drop_the_progress() -> None:
 def test_output_without_diagnostics_is_cut_to_its_end() -> None:
     lines = [f"line {i}" for i in range(200)]
     assert diagnostics("\n".join(lines)).splitlines() == lines[-pulumi_cli.TAIL_LINES :]
+
+
+def test_a_failed_json_preview_tells_its_errors_and_not_its_steps() -> None:
+    entries = [
+        {"message": "error: the image x is not in the registry\n"},
+        {"message": "error: an unhandled error occurred: y"},
+    ]
+    output = json.dumps({"steps": [{"op": "create"}], "diagnostics": entries}) + "\nwarning: z\n"
+    assert diagnostics(output) == "the image x is not in the registry\nwarning: z"
