@@ -132,7 +132,6 @@ def kubelet(instance: Instance) -> str:
             # A developer's full disk must not evict models, and an image once pulled stays for the next start.
             "evictionHard": {"memory.available": "200Mi", **dict.fromkeys(_DISK_SIGNALS, "0%")},
             "imageGCHighThresholdPercent": 100,
-            "nodeStatusUpdateFrequency": "5s",
             "containerLogMaxSize": "10Mi",
             "maxPods": 200,
             "registryPullQPS": 0,
@@ -165,26 +164,20 @@ def kube_proxy(instance: Instance) -> str:
 
 
 def corefile(instance: Instance) -> str:
-    """The cluster's own names; any other name does not exist, at once, since nothing outside is reached."""
-    zones = f"{CLUSTER_DOMAIN}:53 in-addr.arpa:53 ip6.arpa:53"
-    return f"""{zones} {{
+    """The cluster's own names; any other name does not exist, at once, since nothing outside is reached.
+
+    The root as the last zone of the same plug-in is what makes it say so; without it, a resolver is refused and
+    tries again.
+    """
+    return f""".:53 {{
     bind {instance.node_address}
     errors
     ready 127.0.0.1:8181
     cache 5
-    kubernetes {CLUSTER_DOMAIN} in-addr.arpa ip6.arpa {{
+    kubernetes {CLUSTER_DOMAIN} in-addr.arpa ip6.arpa . {{
         kubeconfig {instance.conf}/coredns.kubeconfig
         pods insecure
         ttl 5
-    }}
-}}
-
-.:53 {{
-    bind {instance.node_address}
-    errors
-    template ANY ANY {{
-        rcode NXDOMAIN
-        authority ". 60 IN SOA ns.{CLUSTER_DOMAIN}. hostmaster.{CLUSTER_DOMAIN}. 1 60 60 60 60"
     }}
 }}
 """

@@ -151,10 +151,6 @@ class Instance:
         return self.node / "node.json"
 
     @property
-    def containerd(self) -> Path:
-        return self.node / "containerd"
-
-    @property
     def etcd(self) -> Path:
         return self.node / "etcd"
 
@@ -174,8 +170,9 @@ class Instance:
         return self.home / "mlflow" / self.name
 
     @property
-    def image_storage(self) -> Path:
-        return self.home / "images"
+    def containerd(self) -> Path:
+        """Unpacked images, so that the next cluster starts its pods at once; the kubelet clears old containers."""
+        return self.home / "containerd" / self.name
 
 
 def registered(home: Path) -> dict[str, int]:

@@ -5,6 +5,7 @@ Also applies the few role bindings without which it can't. Leaves to `node` how 
 
 from __future__ import annotations
 
+import datetime
 import http.client
 import json
 import secrets
@@ -89,7 +90,7 @@ def apply_bindings(instance: Instance) -> None:
 
 
 def node_problem(instance: Instance) -> str | None:
-    """Why the node can't take a pod now, or None where it can."""
+    """Why the node can't take a pod now, or None where it can. What was said before this start does not count."""
     try:
         api = Api(instance)
         status, node = api.request("GET", f"/api/v1/nodes/{instance.node_name}")
@@ -100,13 +101,16 @@ def node_problem(instance: Instance) -> str | None:
         return f"the kubelet has not registered its node ({status})"
     if account != http.HTTPStatus.OK:
         return "the controller manager has not made the default service account"
-    return condition_problem(node)
+    started_s = int(instance.specification.stat().st_mtime)
+    return condition_problem(node, datetime.datetime.fromtimestamp(started_s, datetime.UTC))
 
 
-def condition_problem(node: dict[str, Any]) -> str | None:
-    """From the node object: Ready must be True, and no taint may keep pods away."""
+def condition_problem(node: dict[str, Any], started: datetime.datetime) -> str | None:
+    """From the node object: Ready must be True, said since the start, and no taint may keep pods away."""
     conditions = {condition["type"]: condition for condition in node["status"].get("conditions", ())}
     ready = conditions.get("Ready", {"status": "missing"})
+    if "lastHeartbeatTime" in ready and datetime.datetime.fromisoformat(ready["lastHeartbeatTime"]) < started:
+        return "the kubelet has not reported since the start"
     if ready["status"] != "True":
         return f"the node is not Ready: {ready.get('message', ready['status'])}"
     taints = [taint["key"] for taint in node["spec"].get("taints", ()) if taint["effect"] != "PreferNoSchedule"]

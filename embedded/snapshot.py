@@ -91,12 +91,17 @@ def mounts(mountinfo: str) -> list[str]:
 
 
 def listening(protocol: str) -> list[str]:
-    """Local endpoints that take connections or datagrams, in the kernel's hexadecimal form."""
+    """Local endpoints that take connections or datagrams, in the kernel's hexadecimal form.
+
+    Without the ports that the kernel hands out to whoever asks for any: other programs' come and go.
+    """
     found = set()
+    first, last = (int(port) for port in _read(Path("/proc/sys/net/ipv4/ip_local_port_range")).split())
     for table in (protocol, f"{protocol}6"):
         for line in _read(Path("/proc/net", table)).splitlines()[1:]:
             _, local, _, state = line.split()[:4]
-            if protocol == "udp" or state == LISTENING:
+            port = int(local.rpartition(":")[2], 16)
+            if (protocol == "udp" or state == LISTENING) and not first <= port <= last:
                 found.add(f"{table} {local}")
     return sorted(found)
 

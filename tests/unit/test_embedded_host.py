@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import stat
 from pathlib import Path
 
@@ -220,20 +221,28 @@ def test_only_an_answer_with_an_address_counts(answer: bytes, problem: str | Non
     assert found is None if problem is None else problem in str(found)
 
 
+STARTED = datetime.datetime(2026, 1, 1, 12, 0, 0, tzinfo=datetime.UTC)
+
+
+def ready(status: str, at: str = "2026-01-01T12:00:00Z", message: str = "") -> dict[str, str]:
+    return {"type": "Ready", "status": status, "lastHeartbeatTime": at, "message": message}
+
+
 @pytest.mark.parametrize(
     ("conditions", "taints", "problem"),
     [
-        ([{"type": "Ready", "status": "True"}], [], None),
-        ([{"type": "Ready", "status": "True"}], [{"key": "soft", "effect": "PreferNoSchedule"}], None),
-        ([{"type": "Ready", "status": "True"}], [{"key": "hard", "effect": "NoSchedule"}], "tainted: hard"),
-        ([{"type": "Ready", "status": "False", "message": "no CNI"}], [], "no CNI"),
+        ([ready("True")], [], None),
+        ([ready("True")], [{"key": "soft", "effect": "PreferNoSchedule"}], None),
+        ([ready("True")], [{"key": "hard", "effect": "NoSchedule"}], "tainted: hard"),
+        ([ready("True", at="2026-01-01T11:59:59Z")], [], "has not reported"),
+        ([ready("False", message="no CNI")], [], "no CNI"),
         ([], [], "missing"),
     ],
 )
 def test_a_node_that_can_not_take_pods_says_why(
     conditions: list[dict[str, str]], taints: list[dict[str, str]], problem: str | None
 ) -> None:
-    found = readiness.condition_problem({"status": {"conditions": conditions}, "spec": {"taints": taints}})
+    found = readiness.condition_problem({"status": {"conditions": conditions}, "spec": {"taints": taints}}, STARTED)
     assert found is None if problem is None else problem in str(found)
 
 
