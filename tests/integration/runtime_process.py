@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import contextlib
 import functools
+import http.client
 import json
 import os
 import shutil
@@ -102,11 +103,11 @@ class Runtime:
         return (self.folder / "termination-log").read_text()
 
     def ask(self, method: str, path: str, body: bytes | Any = b"", headers: Mapping[str, str] | None = None) -> Answer:
-        async def once() -> Answer:
-            async with Connection.open(self.port) as connection:
-                return await connection.ask(method, path, body, headers)
-
-        return asyncio.run(asyncio.wait_for(once(), 60))
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        with contextlib.closing(connection):
+            connection.request(method, path, body, dict(headers or {}))
+            answer = connection.getresponse()
+            return Answer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
 
     def post(self, document: Any, **headers: str) -> Answer:
         own = {name.replace("_", "-"): value for name, value in headers.items()}
