@@ -30,7 +30,7 @@ from spec import names
 
 log = logging.getLogger("controllers")
 
-_OURS = f"{names.LABEL_REVISION}"
+_OURS = names.LABEL_REVISION
 _GATEWAY = f"{names.LABEL_COMPONENT}={names.COMPONENT_GATEWAY}"
 _PULSE_MAX_S = 60.0
 
@@ -38,7 +38,10 @@ _PULSE_MAX_S = 60.0
 class Process:
     """Everything of one run, wired. `run` ends when `stop` is set or a part of it fails."""
 
-    def __init__(self, client: KubeClient, settings: Settings, namespace: str, identity: str) -> None:
+    def __init__(
+        self, client: KubeClient, settings: Settings, namespace: str, identity: str, only: str | None = None
+    ) -> None:
+        """`namespace` holds the lease and the gateways; `only` is the one that is watched, None for all."""
         self.metrics = metrics.Metrics()
         self.lease = Lease(client, namespace, names.LEASE_CONTROLLERS, identity)
         writer = FencedWriter(client, self.lease)
@@ -52,7 +55,7 @@ class Process:
         self.autoscaler = Autoscaler(
             self.stores, self.gateways, writer, self.lease, scaler, self.metrics, settings, Sampler(settings)
         )
-        self._client, self._namespace = client, namespace
+        self._client, self._namespace, self._only = client, namespace, only
 
     async def run(self, stop: asyncio.Event, port: int) -> None:
         server = await metrics.serve(self.metrics.registry, self.healthy, port)
@@ -71,7 +74,7 @@ class Process:
 
     def _parts(self) -> dict[str, Coroutine[Any, Any, None]]:
         watches: dict[str, Coroutine[Any, Any, None]] = {
-            gvr.plural: store.follow(self._client.watch(gvr, labels=None if gvr == MODEL_ENDPOINTS else _OURS))
+            gvr.plural: store.follow(self._client.watch(gvr, self._only, None if gvr == MODEL_ENDPOINTS else _OURS))
             for gvr, store in self.stores.items()
         }
         gateways = self._client.watch(PODS, self._namespace, _GATEWAY)
@@ -113,7 +116,7 @@ def load_settings(path: Path | None) -> Settings:
     return settings_from(document.get("autoscaler") or {})
 
 
-async def run(settings: Settings, port: int) -> None:
+async def run(settings: Settings, port: int, only: str | None) -> None:
     namespace = os.environ.get("POD_NAMESPACE", names.SYSTEM_NAMESPACE)
     identity = f"{os.environ.get('POD_NAME') or os.uname().nodename}_{uuid.uuid4().hex[:8]}"
     stop = asyncio.Event()
@@ -122,7 +125,7 @@ async def run(settings: Settings, port: int) -> None:
         loop.add_signal_handler(number, stop.set)
     async with KubeClient.from_environment() as client:
         log.info("starting", extra={"identity": identity, "namespace": namespace})
-        await Process(client, settings, namespace, identity).run(stop, port)
+        await Process(client, settings, namespace, identity, only).run(stop, port)
     log.info("stopped")
 
 
@@ -130,10 +133,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m controllers", description=__doc__)
     command = parser.add_subparsers(dest="command", required=True).add_parser("run", help="both loops, one lease")
     command.add_argument("--settings", type=Path, help="JSON with the blocks `autoscaler` and `rollout`")
+    command.add_argument("--only", metavar="NAMESPACE", help="watch this namespace alone")
     command.add_argument("--port", type=int, default=metrics.PORT, help="for /metrics and /healthz")
     arguments = parser.parse_args()
     logs.configure()
-    asyncio.run(run(load_settings(arguments.settings), arguments.port))
+    asyncio.run(run(load_settings(arguments.settings), arguments.port, arguments.only))
 
 
 if __name__ == "__main__":

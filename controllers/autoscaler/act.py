@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from controllers.autoscaler.core import Decision, Verdict
 from controllers.autoscaler.status import Change, detail
-from controllers.autoscaler.view import Endpoint, foreign_writer
+from controllers.autoscaler.view import Endpoint, foreign_writer, is_claimed
 from controllers.kube import DEPLOYMENTS, EVENTS, Conflict, KubeClient, KubeError, NotFound, Object
 from controllers.kube.fields import key_of, number, timestamp
 from controllers.kube.store import Store
@@ -40,11 +40,11 @@ class Scaler:
         self, endpoint: Endpoint, deployments: Iterable[Object], verdict: Verdict
     ) -> tuple[list[Change], set[str]]:
         """The changes made, and the revisions whose replicas could not be written."""
-        live = {key_of(d)[1]: number(d, "spec", "replicas") for d in deployments}
+        live = {key_of(d)[1]: d for d in deployments}
         changes: list[Change] = []
         unwritten: set[str] = set()
         for decision in verdict.decisions:
-            if decision.desired == live.get(decision.revision):
+            if _stands(live.get(decision.revision, {}), decision):
                 continue
             try:
                 change = await self._write(endpoint, decision)
@@ -66,9 +66,9 @@ class Scaler:
             except NotFound:
                 return None
             self._deployments.put(fresh)
-            was = number(fresh, "spec", "replicas")
-            if was == decision.desired:
+            if _stands(fresh, decision):
                 return None
+            was = number(fresh, "spec", "replicas")
             version = str(fresh["metadata"]["resourceVersion"])
             try:
                 await self._writer.patch_scale(
@@ -78,8 +78,9 @@ class Scaler:
                 if attempt + 1 == _ATTEMPTS:
                     raise
                 continue
-            foreign = foreign_writer(fresh) if was != decision.issued else None
-            return Change(decision, was, foreign)
+            if was == decision.desired:  # claimed, not changed
+                return None
+            return Change(decision, was, foreign_writer(fresh) if was != decision.issued else None)
         return None
 
     async def announce(self, endpoint: Object, change: Change, verdict: Verdict) -> None:
@@ -116,6 +117,11 @@ class Scaler:
             "reportingComponent": names.MANAGER_AUTOSCALER,
             "reportingInstance": self._identity,
         }
+
+
+def _stands(deployment: Object, decision: Decision) -> bool:
+    """Whether the replicas are as decided, and ours in the API server's book."""
+    return number(deployment, "spec", "replicas") == decision.desired and is_claimed(deployment)
 
 
 def _fields(endpoint: Endpoint, decision: Decision) -> dict[str, object]:

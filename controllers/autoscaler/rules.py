@@ -32,6 +32,7 @@ class Reason(StrEnum):
     PARKED = "NotScaled"
     FAILED = "FailedStart"
     FOREIGN = "ForeignWriter"
+    RESTORED = "Restored"
 
 
 @dataclass(frozen=True)

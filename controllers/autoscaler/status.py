@@ -28,7 +28,9 @@ class Change:
 
     @property
     def reason(self) -> Reason:
-        return Reason.FOREIGN if self.foreign is not None else self.decision.reason
+        if self.foreign is not None:
+            return Reason.FOREIGN
+        return self.decision.reason if self.was == self.decision.issued else Reason.RESTORED
 
 
 @dataclass(frozen=True)

@@ -91,9 +91,17 @@ def _role(name: str, traffic: str | None, phase: str | None, ready: int) -> Role
 
 def foreign_writer(deployment: Object) -> str | None:
     """Who else's hand is on spec.replicas, by the API server's own book of field owners."""
-    for entry in items(deployment, "metadata", "managedFields"):
-        if at(entry, "fieldsV1", "f:spec", "f:replicas") is not None:
-            manager = str(entry.get("manager"))
-            if manager != names.MANAGER_AUTOSCALER:
-                return manager
-    return None
+    return next((who for who in _writers(deployment) if who != names.MANAGER_AUTOSCALER), None)
+
+
+def is_claimed(deployment: Object) -> bool:
+    """Whether spec.replicas is ours in that book. Until it is, the book would not tell of another's hand either."""
+    return names.MANAGER_AUTOSCALER in _writers(deployment)
+
+
+def _writers(deployment: Object) -> list[str]:
+    return [
+        str(entry.get("manager"))
+        for entry in items(deployment, "metadata", "managedFields")
+        if at(entry, "fieldsV1", "f:spec", "f:replicas") is not None
+    ]

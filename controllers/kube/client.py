@@ -31,7 +31,6 @@ _KEEPALIVE = [
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
 ]
 _APPLY = "application/apply-patch+yaml"  # JSON is YAML
-_MERGE = "application/merge-patch+json"
 
 
 class KubeClient:
@@ -157,12 +156,21 @@ class KubeClient:
         resource_version: str | None = None,
         manager: str = names.MANAGER_AUTOSCALER,
     ) -> Object:
-        """Sets a Deployment's replicas and nothing else. With `resource_version`: Conflict if it moved on."""
-        body: Object = {"spec": {"replicas": replicas}}
-        if resource_version is not None:
-            body["metadata"] = {"resourceVersion": resource_version}
+        """Sets a Deployment's replicas and nothing else. With `resource_version`: Conflict if it moved on.
+
+        It is an apply, since only an apply makes `manager` the owner of a field that has none yet; a plain patch of
+        the scale sub-resource leaves no trace in `managedFields` then, nor does the next writer's.
+        """
+        version = {"resourceVersion": resource_version} if resource_version is not None else {}
+        body: Object = {
+            "apiVersion": "autoscaling/v1",
+            "kind": "Scale",
+            "metadata": {"name": deployment, "namespace": namespace} | version,
+            "spec": {"replicas": replicas},
+        }
         path = DEPLOYMENTS.path(namespace, deployment, "scale")
-        return await self._request("PATCH", path, params={"fieldManager": manager}, body=body, content_type=_MERGE)
+        params = {"fieldManager": manager, "force": "true"}
+        return await self._request("PATCH", path, params=params, body=body, content_type=_APPLY)
 
     async def _request(
         self,

@@ -114,8 +114,9 @@ async def test_apply_sends_exactly_the_owned_fields_under_its_manager_with_force
 async def test_replicas_go_through_the_scale_subresource_alone_and_rest_on_a_version() -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         assert request.url.path == "/apis/apps/v1/namespaces/ns/deployments/d/scale"
-        assert request.headers["content-type"] == "application/merge-patch+json"
-        assert json.loads(request.content) == {"spec": {"replicas": 3}, "metadata": {"resourceVersion": "42"}}
+        assert request.url.params["fieldManager"] == "knobless-autoscaler"
+        body = json.loads(request.content)
+        assert (body["kind"], body["spec"], body["metadata"]["resourceVersion"]) == ("Scale", {"replicas": 3}, "42")
         return httpx.Response(200, json={"spec": {"replicas": 3}})
 
     async with client(answer) as kube:

@@ -1,0 +1,372 @@
+"""The controllers on a real API server: watches, applies, scale, lease, and a rollout with real pods.
+
+KUBECONFIG names the cluster. Each test has a namespace of its own; pods run the image that every node has, the
+sandbox's.
+"""
+
+import asyncio
+import contextlib
+import os
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from controllers.__main__ import Process
+from controllers.autoscaler.settings import Settings
+from controllers.autoscaler.view import foreign_writer
+from controllers.kube import (
+    CONFIG_MAPS,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    DEPLOYMENTS,
+    LEASES,
+    MODEL_ENDPOINTS,
+    NAMESPACES,
+    PODS,
+    SERVICES,
+    AlreadyExists,
+    Conflict,
+    Gvr,
+    KubeClient,
+    NotFound,
+    Object,
+)
+from controllers.kube.fields import condition, key_of, mapping, number
+from controllers.lease import Lease
+from spec import names
+from spec.revision import revision_of
+
+pytestmark = [pytest.mark.cluster, pytest.mark.skipif(not os.environ.get("KUBECONFIG"), reason="no KUBECONFIG")]
+
+NODES = Gvr("", "v1", "nodes", "Node", namespaced=False)
+
+
+@pytest.fixture
+async def kube() -> AsyncIterator[KubeClient]:
+    async with KubeClient.from_environment() as client:
+        yield client
+
+
+@pytest.fixture
+async def namespace(kube: KubeClient) -> AsyncIterator[str]:
+    name = f"controllers-{uuid.uuid4().hex[:8]}"
+    await kube.create(NAMESPACES, None, {"metadata": {"name": name}})
+    yield name
+    await kube.delete(NAMESPACES, None, name)
+
+
+@pytest.fixture
+async def kind(kube: KubeClient) -> None:
+    """The platform's own CRD, installed where it is not."""
+    from components.manifests.crd import endpoint_kind
+
+    with contextlib.suppress(AlreadyExists):
+        await kube.create(CUSTOM_RESOURCE_DEFINITIONS, None, endpoint_kind())
+
+    async def established() -> bool:
+        crd = await kube.get(CUSTOM_RESOURCE_DEFINITIONS, None, names.CRD)
+        return condition(crd, "Established").get("status") == "True"
+
+    await until(established, 20)
+
+
+@pytest.fixture
+async def image(kube: KubeClient) -> str:
+    """An image that is on the node already: the sandbox's."""
+    for node in await kube.list(NODES):
+        for found in node["status"]["images"]:
+            for name in found["names"]:
+                if "/pause" in name and "@" in name:
+                    return str(name)
+    pytest.skip("no node names its sandbox image")
+
+
+async def until(true: Callable[[], Awaitable[bool]], limit_s: float) -> float:
+    started_s = time.monotonic()
+    while not await true():
+        assert time.monotonic() - started_s < limit_s, f"not within {limit_s} s"
+        await asyncio.sleep(0.1)
+    return time.monotonic() - started_s
+
+
+def config(name: str, **data: str) -> Object:
+    return {"metadata": {"name": name, "labels": {"t": "x"}}, "data": data}
+
+
+async def test_a_watch_tells_the_state_and_then_each_change(kube: KubeClient, namespace: str) -> None:
+    await kube.create(CONFIG_MAPS, namespace, config("a", k="1"))
+    seen: list[tuple[str, set[str]]] = []
+    async with asyncio.timeout(20):
+        async for event in kube.watch(CONFIG_MAPS, namespace, "t=x"):
+            seen.append((event.type, {key_of(obj)[1] for obj in event.objects}))
+            match len(seen):
+                case 1:
+                    await kube.create(CONFIG_MAPS, namespace, config("b"))
+                case 2:
+                    await kube.apply(CONFIG_MAPS, namespace, "b", "me", config("b", k="2"))
+                case 3:
+                    await kube.delete(CONFIG_MAPS, namespace, "a")
+                case 4:
+                    break
+    assert seen == [("SYNC", {"a"}), ("ADDED", {"b"}), ("MODIFIED", {"b"}), ("DELETED", {"a"})]
+
+
+async def test_an_expired_version_is_gone_and_a_watch_of_one_name_sees_that_one(
+    kube: KubeClient, namespace: str
+) -> None:
+    for name in ("a", "b"):
+        await kube.create(CONFIG_MAPS, namespace, config(name))
+    async with asyncio.timeout(20):
+        async for event in kube.watch(CONFIG_MAPS, namespace, name="b"):
+            assert [key_of(obj)[1] for obj in event.objects] == ["b"]
+            break
+
+
+async def test_errors_have_their_types(kube: KubeClient, namespace: str) -> None:
+    with pytest.raises(NotFound):
+        await kube.get(CONFIG_MAPS, namespace, "none")
+    created = await kube.create(CONFIG_MAPS, namespace, config("a"))
+    with pytest.raises(AlreadyExists):
+        await kube.create(CONFIG_MAPS, namespace, config("a"))
+    await kube.apply(CONFIG_MAPS, namespace, "a", "me", config("a", k="2"))
+    with pytest.raises(Conflict):
+        await kube.replace(CONFIG_MAPS, namespace, created)
+    with pytest.raises(Conflict):
+        await kube.delete(CONFIG_MAPS, namespace, "a", uid="another")
+
+
+def deployment(image: str) -> Object:
+    container = {"name": "server", "image": image}
+    template = {"metadata": {"labels": {"app": "d"}}, "spec": {"containers": [container]}}
+    return {"spec": {"selector": {"matchLabels": {"app": "d"}}, "template": template}}
+
+
+@pytest.mark.case("autoscaler-E2")
+async def test_replicas_have_one_owner_and_another_apply_of_the_deployment_leaves_them(
+    kube: KubeClient, namespace: str, image: str
+) -> None:
+    made = await kube.apply(DEPLOYMENTS, namespace, "d", names.MANAGER_ROLLOUT, deployment(image))
+    assert number(made, "spec", "replicas") == 1
+    assert foreign_writer(made) is None
+    await kube.patch_scale(namespace, "d", 0)
+    again = await kube.apply(DEPLOYMENTS, namespace, "d", names.MANAGER_ROLLOUT, deployment(image))
+    assert number(again, "spec", "replicas") == 0
+    assert foreign_writer(again) is None
+    await kube.patch_scale(namespace, "d", 2, manager="kubectl")
+    assert foreign_writer(await kube.get(DEPLOYMENTS, namespace, "d")) == "kubectl"
+
+
+async def test_a_scale_that_rests_on_an_old_version_conflicts(kube: KubeClient, namespace: str, image: str) -> None:
+    made = await kube.apply(DEPLOYMENTS, namespace, "d", names.MANAGER_ROLLOUT, deployment(image))
+    await kube.patch_scale(namespace, "d", 0)
+    with pytest.raises(Conflict):
+        await kube.patch_scale(namespace, "d", 3, made["metadata"]["resourceVersion"])
+
+
+async def test_a_lease_that_is_given_up_is_taken_within_2_seconds(kube: KubeClient, namespace: str) -> None:
+    async with KubeClient.from_environment() as other:
+        first, second = Lease(kube, namespace, "l", "first"), Lease(other, namespace, "l", "second")
+        await first.try_once()
+        running = asyncio.create_task(second.run())
+        try:
+            await asyncio.sleep(0.5)
+            assert (first.held(), second.held()) == (True, False)
+            await first.release()
+
+            async def taken() -> bool:
+                return second.held()
+
+            assert await until(taken, 5) <= 2.5
+            assert (await kube.get(LEASES, namespace, "l"))["spec"]["holderIdentity"] == "second"
+        finally:
+            running.cancel()
+
+
+class Stage:
+    """One endpoint, the production process, and a stand-in for the gateway's status."""
+
+    def __init__(self, kube: KubeClient, namespace: str, image: str) -> None:
+        self.kube, self.namespace, self.image = kube, namespace, image
+
+    def endpoint(self, version: str, low: int = 1, **container: object) -> Object:
+        server = {
+            "name": "server",
+            "image": self.image,
+            "ports": [{"name": "http", "containerPort": 8080}],
+            "resources": {"requests": {"cpu": "10m"}},
+            "env": [{"name": "VERSION", "value": version}],
+        } | container
+        pod = {"containers": [server], "terminationGracePeriodSeconds": 1}
+        return {
+            "metadata": {"annotations": {names.ANNOTATION_SPEC_DIGEST: f"digest-{version}-{low}"}},
+            "spec": {
+                "team": "alpha",
+                "model": {"uri": f"models:/iris/{version}", "version": version, "sha256": "0" * 64},
+                "runtime": {"name": "mlflow", "initialLimit": 10},
+                "podTemplate": {"metadata": {"labels": {}, "annotations": {}}, "spec": pod},
+                "concurrency": {"min": low, "max": 100},
+                "routing": {"deadlineMs": 1000, "queueMax": 8, "queueTimeoutMs": 1000},
+                "access": {"teams": ["alpha"]},
+                "rollout": {"holdS": 6, "startTimeoutS": 60},
+            },
+        }
+
+    async def declare(self, body: Object) -> str:
+        await self.kube.apply(MODEL_ENDPOINTS, self.namespace, "iris", "pulumi", body)
+        return revision_of("iris", body["spec"]["podTemplate"])
+
+    async def object(self) -> Object:
+        return await self.kube.get(MODEL_ENDPOINTS, self.namespace, "iris")
+
+    async def condition(self, kind: str) -> Object:
+        return condition(await self.object(), kind)
+
+    async def is_ready(self) -> bool:
+        obj = await self.object()
+        ready = condition(obj, "Ready")
+        current = ready.get("observedGeneration") == obj["metadata"]["generation"]
+        return current and ready["status"] == "True"
+
+    async def phases(self) -> dict[str, str]:
+        return {r["name"]: r["phase"] for r in mapping(await self.object(), "status").get("revisions") or []}
+
+    async def deployments(self) -> set[str]:
+        return {key_of(d)[1] for d in await self.kube.list(DEPLOYMENTS, self.namespace)}
+
+    async def route(self) -> None:
+        """What the gateway does with `trafficRevision`, without the traffic."""
+        backends: dict[str, str] = {}
+        while True:
+            with contextlib.suppress(NotFound):
+                obj = await self.object()
+                wanted = mapping(obj, "status").get("trafficRevision")
+                if wanted:
+                    backends.setdefault(wanted, f"b{len(backends):05}")
+                    generation = obj["metadata"]["generation"]
+                    said = {"generation": generation, "trafficRevision": wanted, "backends": backends}
+                    body = {"status": {"gateway": said}}
+                    await self.kube.apply_status(MODEL_ENDPOINTS, self.namespace, "iris", names.MANAGER_GATEWAY, body)
+            await asyncio.sleep(0.2)
+
+
+@pytest.fixture
+async def stage(kube: KubeClient, kind: None, namespace: str, image: str) -> AsyncIterator[Stage]:
+    found = Stage(kube, namespace, image)
+    stop = asyncio.Event()
+    async with KubeClient.from_environment() as own:
+        process = Process(own, Settings(down_window_s=5.0, gap_s=5.0), namespace, "test", only=namespace)
+        running = asyncio.create_task(process.run(stop, 0))
+        routing = asyncio.create_task(found.route())
+        yield found
+        routing.cancel()
+        stop.set()
+        await running
+
+
+async def test_a_version_goes_live_is_replaced_reverted_and_leaves_nothing(stage: Stage) -> None:
+    """One rollout's whole life; each step rests on the one before."""
+    one = await stage.declare(stage.endpoint("1", low=12))
+    await until(stage.is_ready, 60)
+    obj = await stage.object()
+    assert obj["status"]["modelVersion"] == "1"
+    assert obj["status"]["readySpecDigest"] == "digest-1-12"
+    assert obj["status"]["autoscaler"]["desiredReplicas"] == 2, "floor = ceil(12 / 8)"
+    live = await stage.kube.get(DEPLOYMENTS, stage.namespace, one)
+    assert number(live, "status", "readyReplicas") == 2
+    service = await stage.kube.get(SERVICES, stage.namespace, one)
+    assert service["spec"]["clusterIP"] == "None"
+
+    two = await stage.declare(stage.endpoint("2", low=12))
+    await until(stage.is_ready, 60)
+    assert (await stage.object())["status"]["trafficRevision"] == two
+    assert (await stage.phases())[one] in ("Draining", "Held")
+    pods = await stage.kube.list(PODS, stage.namespace, f"{names.LABEL_REVISION}={one}")
+    assert len(pods) == 2, "a held revision keeps its pods"
+
+    uids = {pod["metadata"]["uid"] for pod in pods}
+    await stage.declare(stage.endpoint("1", low=12))
+    assert await until(stage.is_ready, 20) < 10
+    again = await stage.kube.list(PODS, stage.namespace, f"{names.LABEL_REVISION}={one}")
+    assert {pod["metadata"]["uid"] for pod in again} == uids
+
+    async def alone() -> bool:
+        return await stage.deployments() == {one}
+
+    await until(alone, 30)
+
+    await stage.kube.delete(MODEL_ENDPOINTS, stage.namespace, "iris")
+
+    async def empty() -> bool:
+        left = [*await stage.kube.list(DEPLOYMENTS, stage.namespace), *await stage.kube.list(PODS, stage.namespace)]
+        return not left and not await stage.kube.list(SERVICES, stage.namespace)
+
+    await until(empty, 60)
+
+
+@pytest.mark.parametrize(
+    ("container", "reason", "says"),
+    [
+        ({"image": "127.0.0.1:1/none:1"}, "ImagePullBackOff", "127.0.0.1:1/none"),
+        ({"command": ["/nowhere"]}, "ModelLoadFailed", "/nowhere"),
+        ({"resources": {"requests": {"cpu": "900"}}}, "Unschedulable", "Insufficient cpu"),
+    ],
+    ids=["image", "crash", "no room"],
+)
+async def test_a_successor_that_cannot_start_is_told_and_the_old_one_serves_on(
+    stage: Stage, container: Object, reason: str, says: str
+) -> None:
+    one = await stage.declare(stage.endpoint("1"))
+    await until(stage.is_ready, 60)
+    two = await stage.declare(stage.endpoint("2", **container))
+
+    async def failed() -> bool:
+        return (await stage.phases()).get(two) == "Failed"
+
+    await until(failed, 90)
+    ready = await stage.condition("Ready")
+    assert (ready["status"], ready["reason"]) == ("False", reason)
+    assert says in ready["message"]
+    assert (await stage.condition("Available"))["status"] == "True"
+    assert (await stage.object())["status"]["trafficRevision"] == one
+    await stage.declare(stage.endpoint("1"))
+
+    async def gone() -> bool:
+        return await stage.deployments() == {one}
+
+    await until(gone, 20)
+    await until(stage.is_ready, 20)
+
+
+@pytest.mark.case("autoscaler-E7")
+async def test_a_foreign_hand_on_replicas_is_named_and_corrected(stage: Stage) -> None:
+    one = await stage.declare(stage.endpoint("1"))
+    await until(stage.is_ready, 60)
+    await stage.kube.patch_scale(stage.namespace, one, 3, manager="somebody")
+
+    async def corrected() -> bool:
+        live = await stage.kube.get(DEPLOYMENTS, stage.namespace, one)
+        return number(live, "spec", "replicas") == 1
+
+    await until(corrected, 15)
+
+    async def told() -> bool:
+        return (await stage.condition("Scaled")).get("reason") == "ForeignWriter"
+
+    await until(told, 5)
+    assert "somebody" in (await stage.condition("Scaled"))["message"]
+
+
+async def test_a_concurrency_range_changes_replicas_and_no_pod(stage: Stage) -> None:
+    one = await stage.declare(stage.endpoint("1"))
+    await until(stage.is_ready, 60)
+    before = {p["metadata"]["uid"] for p in await stage.kube.list(PODS, stage.namespace)}
+    assert await stage.declare(stage.endpoint("1", low=20)) == one
+
+    async def grown() -> bool:
+        live = await stage.kube.get(DEPLOYMENTS, stage.namespace, one)
+        return number(live, "status", "readyReplicas") == 3
+
+    await until(grown, 30)
+    after = {p["metadata"]["uid"] for p in await stage.kube.list(PODS, stage.namespace)}
+    assert before < after
