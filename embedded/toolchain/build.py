@@ -21,7 +21,7 @@ from . import install, versions
 from .golang import Go, Stopwatch, ToolchainError, find_go, go_environment
 from .install import PulumiTools, Tools
 from .planning import BuildPlan, Task, link_flags
-from .progress import Progress, Report, format_duration, observe
+from .progress import LISTING_FORMAT, Progress, Report, format_duration, observe, start_counting
 from .versions import MODULES, ModuleFile
 
 REPORT_EVERY_S = 10.0
@@ -62,7 +62,8 @@ def announce(plan: BuildPlan, missing: list[Task], report: Report) -> None:
     for reason in plan.refused:
         report(f"not used: {reason}")
     names = ", ".join(task.target.name for task in missing)
-    report(f"building from source, once: {names} (about ten minutes for all of them on two cores)")
+    estimate = " (about ten minutes on two cores)" if len(missing) == len(plan.tasks) else ""
+    report(f"building from source, once: {names}{estimate}")
     free_bytes = shutil.disk_usage(plan.home).free
     if free_bytes < FREE_BYTES_NEEDED and not (plan.home / "go" / "build").exists():
         raise ToolchainError(
@@ -113,8 +114,8 @@ def build_one(go: Go, task: Task, report: Report) -> None:
     try:
         carried = {name: module_file(go, folder, source, tracker) for name, source in target.beside.items()}
         options = [*versions.BUILD_FLAGS, *overlay(go, task, tracker)]
-        listed = go.run(["list", "-deps", *options, target.package], folder, tracker.see)
-        tracker.start_counting(frozenset(listed.split()))
+        listed = go.run(["list", "-deps", f"-f={LISTING_FORMAT}", *options, target.package], folder, tracker.see)
+        tracker.progress = start_counting(target.name, listed)
         command = [
             "build",
             "-v",
@@ -173,17 +174,12 @@ class Tracker:
 
     def __init__(self, name: str, watch: Stopwatch, report: Report) -> None:
         self.progress = Progress(name)
-        self._known: frozenset[str] = frozenset()
         self._watch, self._report = watch, report
         self._due_s = REPORT_EVERY_S
 
-    def start_counting(self, packages: frozenset[str]) -> None:
-        self._known = packages
-        self.progress = Progress(self.progress.name, total=len(packages))
-
     def see(self, line: str | None) -> None:
         if line is not None:
-            self.progress = observe(self.progress, line, self._known)
+            self.progress = observe(self.progress, line)
         elapsed_s = self._watch.elapsed_s
         if elapsed_s >= self._due_s:
             self._due_s = elapsed_s + REPORT_EVERY_S

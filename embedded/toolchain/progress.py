@@ -1,8 +1,8 @@
 """Turns what ``go`` prints into lines for a person.
 
-Pure, but for :func:`terminal_report`. ``go list -deps`` says how many packages there are, ``go build -v``
-names each one that it compiles; packages from the cache are not named, so the count of a resumed build
-jumps to the end. Anything that is neither a package nor a download is kept: it is the compiler's complaint.
+Pure, but for :func:`terminal_report`. ``go list -deps`` says how many packages there are and which of them
+are in the cache already, ``go build -v`` names each one that it compiles. Anything that is neither a package
+nor a download is kept: it is the compiler's complaint.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TextIO
 Report = Callable[[str], None]
 
 COMPLAINT_LINES = 40
+LISTING_FORMAT = "{{.ImportPath}} {{.Stale}}"
 _PASSING = re.compile(r"^\S+: \d+/\d+ packages, |^\S+: \d+ modules downloaded, ")
 
 
@@ -25,6 +26,7 @@ class Progress:
     packages: int = 0
     modules: int = 0
     complaint: tuple[str, ...] = ()
+    known: frozenset[str] = frozenset()  # the packages of this build
 
     def text(self, elapsed_s: float) -> str:
         if self.total:
@@ -32,10 +34,17 @@ class Progress:
         return f"{self.name}: {self.modules} modules downloaded, {format_duration(elapsed_s)}"
 
 
-def observe(progress: Progress, line: str, known: frozenset[str] = frozenset()) -> Progress:
-    """One line of go's standard error; ``known`` are the packages of this build."""
+def start_counting(name: str, listing: str) -> Progress:
+    """From ``go list -deps -f LISTING_FORMAT``: a resumed build counts on from where it stopped."""
+    stale = dict(line.split() for line in listing.splitlines())
+    cached = sum(answer == "false" for answer in stale.values())
+    return Progress(name, total=len(stale), packages=cached, known=frozenset(stale))
+
+
+def observe(progress: Progress, line: str) -> Progress:
+    """One line of go's standard error."""
     line = line.rstrip()
-    if line in known:
+    if line in progress.known:
         return replace(progress, packages=progress.packages + 1)
     if line.startswith("go: downloading "):
         return replace(progress, modules=progress.modules + 1)

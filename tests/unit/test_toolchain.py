@@ -30,7 +30,7 @@ from embedded.toolchain.detect import Found, Rule, Selection, parse_version, rul
 from embedded.toolchain.golang import Go, collector_settings, find_go, go_environment, unpack
 from embedded.toolchain.planning import BuildPlan, make_plan, outside, target_digest
 from embedded.toolchain.probe import executables, look_around
-from embedded.toolchain.progress import Progress, observe
+from embedded.toolchain.progress import Progress, observe, start_counting
 
 NOTHING = Selection({}, ())
 RULES = {rule.program: rule for rule in rules()}
@@ -202,11 +202,16 @@ def test_a_plan_with_borrowed_tools_has_a_folder_of_its_own(tmp_path: Path) -> N
 
 
 def test_packages_downloads_and_complaints_are_told_apart() -> None:
-    progress = Progress("etcd", total=3)
+    progress = start_counting("etcd", "a/b true\na/c true\na/d true\n")
     for line in ("a/b\n", "go: downloading x v1\n", "\n", "# a/c\n", "main.go:1:2: undefined: y\n", "a/c\n"):
-        progress = observe(progress, line, frozenset({"a/b", "a/c", "a/d"}))
-    assert (progress.packages, progress.modules) == (2, 1)
+        progress = observe(progress, line)
+    assert (progress.packages, progress.total, progress.modules) == (2, 3, 1)
     assert progress.complaint == ("# a/c", "main.go:1:2: undefined: y")
+
+
+def test_a_resumed_build_counts_on_from_what_is_compiled() -> None:
+    progress = observe(start_counting("etcd", "fmt false\nnet false\nmain true\n"), "main")
+    assert progress.text(1) == "etcd: 3/3 packages, 1s"
 
 
 @pytest.mark.parametrize(
@@ -299,7 +304,7 @@ if words[0] == "env":
 elif words[0] == "mod":
     print(json.dumps({{"Dir": str(here / "module")}}))
 elif words[0] == "list":
-    print("runtime", "fmt", "main", sep="\\n")
+    print("runtime true", "fmt true", "main true", sep="\\n")
 elif words[0] == "build":
     print("runtime", "fmt", "main", sep="\\n", file=sys.stderr, flush=True)
     if words[-1] in (here / "broken").read_text().split():
