@@ -73,6 +73,7 @@ def prepare(workspace: Workspace, console: Console) -> Prepared:
         )
     except (toolchain.ToolchainError, ImageError, packages.PackageError) as error:
         raise CliError(str(error), hint="the next run goes on where this one ended", code=ExitCode.MACHINE) from error
+    toolchain.add_to_plugin_cache(tools, workspace.pulumi_home)
     return Prepared(tools)
 
 
@@ -119,9 +120,11 @@ def pulumi_only(workspace: Workspace, console: Console) -> Path:
     """The folder of pulumi and its plugins, built where there is none; no cluster of ours is needed for it."""
     plan = toolchain.plan(workspace.home, _path())
     try:
-        return toolchain.ensure_pulumi(plan, console.progress, workspace.python).bin_dir
+        tools = toolchain.ensure_pulumi(plan, console.progress, workspace.python)
     except toolchain.ToolchainError as error:
         raise CliError(str(error), hint="the next run goes on where this one ended", code=ExitCode.MACHINE) from error
+    toolchain.add_to_plugin_cache(tools, workspace.pulumi_home)
+    return tools.bin_dir
 
 
 def bin_dir(workspace: Workspace) -> Path:

@@ -65,7 +65,7 @@ def variables(workspace: Workspace, bin_dir: Path, inherited: Mapping[str, str])
         "PULUMI_BACKEND_URL": inherited.get("PULUMI_BACKEND_URL", f"file://{workspace.pulumi_dir}/state"),
         "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
         "PULUMI_DISABLE_REGISTRY_RESOLVE": "true",
-        "PULUMI_HOME": str(workspace.pulumi_dir / "home"),
+        "PULUMI_HOME": str(workspace.pulumi_home),
         "PULUMI_SKIP_CONFIRMATIONS": "true",
         "PULUMI_SKIP_UPDATE_CHECK": "true",
         "PULUMI_SUPPRESS_NEO_LINK": "true",

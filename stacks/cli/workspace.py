@@ -69,6 +69,11 @@ class Workspace:
         return self.home / "payloads"
 
     @property
+    def pulumi_home(self) -> Path:
+        """PULUMI_HOME of every run: its plugin cache and credentials, nothing of the user's."""
+        return self.home / "pulumi-home"
+
+    @property
     def passphrase_file(self) -> Path:
         return self.pulumi_dir / "passphrase"
 
