@@ -14,10 +14,12 @@ def target_of(limit: int, utilization: float) -> float:
 
 def replicas_for(requests: float, target: float) -> int:
     """ceil(requests / target), saturating: 96 / 51.2 -> 2, 102.4 / 51.2 -> 2, infinity -> the most there is."""
+    if requests <= 0:
+        return 0
     if not target > 0 or math.isnan(requests) or requests >= REPLICAS_MAX * target:
         return REPLICAS_MAX
     # A quotient that is whole but for rounding (0.3 / 0.1 = 2.9999999999999996) is whole.
-    return max(math.ceil(round(requests / target, 9)), 0)
+    return math.ceil(round(requests / target, 9))
 
 
 def floor_replicas(concurrency_min: int, target: float) -> int:

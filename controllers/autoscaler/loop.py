@@ -36,6 +36,7 @@ class Memory:
     """What the loop keeps of one endpoint between its cycles."""
 
     state: State = field(default_factory=State)
+    asked: dict[str, int] = field(default_factory=dict)
     due_at_s: float = 0.0
     fingerprint: object = None
     running: bool = False
@@ -146,7 +147,8 @@ class Autoscaler:
         """Observes, decides, remembers; with the lease also scales and reports."""
         memory, now_s = self._memories.setdefault(endpoint.key, Memory()), self._monotonic()
         deployments = self._stores[DEPLOYMENTS].labelled(endpoint.namespace, endpoint.name)
-        revisions = revisions_of(endpoint, deployments, self._settings.utilization)
+        known = replace(endpoint, asked=memory.asked | dict(endpoint.asked))
+        revisions = revisions_of(known, deployments, self._settings.utilization)
         observation = replace(self._sampler.observation(endpoint, now_s), revisions=revisions)
         memory.state, verdict = decide(memory.state, observation, self._settings, now_s)
         ready = {revision.name: revision.ready for revision in revisions}
@@ -154,6 +156,7 @@ class Autoscaler:
         if not self._lease.held():
             return
         changes, unwritten = await self._scaler.scale(endpoint, deployments, verdict)
+        self._remember_asked(memory, endpoint, verdict, unwritten)
         self._note_foreign(memory, changes, now_s)
         report = Report(
             verdict=verdict,
@@ -164,6 +167,11 @@ class Autoscaler:
         )
         await self._report(endpoint, obj, report)
         await self._announce(endpoint, obj, changes, verdict)
+
+    def _remember_asked(self, memory: Memory, endpoint: Endpoint, verdict: Verdict, unwritten: set[str]) -> None:
+        """Also across a deleted Deployment, of which the status says nothing: its successor gets its size at once."""
+        asked = {d.revision: d.desired for d in verdict.decisions if d.revision not in unwritten}
+        memory.asked = {name: n for name, n in (memory.asked | asked).items() if name in endpoint.phases}
 
     def _note_foreign(self, memory: Memory, changes: Iterable[Change], now_s: float) -> None:
         for change in changes:

@@ -38,12 +38,12 @@ class Behaviour:
 class Cluster:
     """The subset of KubeClient that the controllers use. `time_s` is set by the world."""
 
-    def __init__(self) -> None:
+    def __init__(self, start_s: float = 10.0) -> None:
         self.time_s = 0.0
         self.down = False
         self.objects: dict[Gvr, dict[Key, Object]] = defaultdict(dict)
         self.stores: dict[Gvr, Store] = {}
-        self.behaviours: dict[str, Behaviour] = defaultdict(Behaviour)
+        self.behaviours: dict[str, Behaviour] = defaultdict(lambda: Behaviour(start_s))
         self.writes: list[str] = []
         self._owned: dict[tuple[Key, str], Object] = {}
         self._versions, self._uids = itertools.count(1), itertools.count(1)

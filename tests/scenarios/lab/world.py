@@ -77,12 +77,13 @@ class World:
         *,
         rate_rps: Callable[[float], float] = lambda t: 0.0,
         service_s: float = 0.2,
+        start_s: float = 10.0,
         settings: Settings | None = None,
     ) -> None:
         self.settings = settings or Settings(down_window_s=60.0)
         self.now_s = 1_000_000.0
         self.started_s = self.now_s
-        self.cluster, self.lease, self.metrics = Cluster(), HeldLease(), Metrics()
+        self.cluster, self.lease, self.metrics = Cluster(start_s), HeldLease(), Metrics()
         self.cluster.time_s = self.now_s
         self.gateway = Gateway(self.cluster, ENDPOINT, lambda t: rate_rps(t - self.started_s), service_s)
         self.history: list[int] = []

@@ -1,0 +1,199 @@
+"""What holds of every decision, whatever is seen."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controllers.autoscaler.core import Observation, Revision, Role, State, decide
+from controllers.autoscaler.load import Load, LoadSample
+from controllers.autoscaler.settings import Settings
+from controllers.autoscaler.window import Demands, Means, means, service_time_s
+from controllers.sizing import ceiling_replicas, floor_replicas, replicas_for, target_of
+
+NOW_S = 1000.0
+numbers = st.floats(0, 1e12, allow_nan=False)
+anything = st.floats(allow_nan=True, allow_infinity=True)
+
+
+@st.composite
+def loads(draw: st.DrawFn) -> Means:
+    rates = st.none() | numbers
+    return Means(draw(numbers), draw(numbers), draw(rates), draw(rates), draw(rates), draw(st.booleans()))
+
+
+@st.composite
+def revisions(draw: st.DrawFn, role: Role) -> Revision:
+    limit = draw(st.integers(1, 5000))
+    live = draw(st.integers(0, 5000))
+    asked = draw(st.none() | st.integers(0, 5000))
+    target = target_of(limit, draw(st.floats(0.1, 1.0)))
+    return Revision(str(role), role, limit, target, live, draw(st.integers(0, live)), asked)
+
+
+@st.composite
+def observations(draw: st.DrawFn) -> Observation:
+    low, span = draw(st.integers(1, 5000)), draw(st.integers(0, 50_000))
+    roles = draw(st.lists(st.sampled_from(list(Role)), unique=True, max_size=4))
+    return Observation(
+        fast=draw(st.none() | loads()),
+        slow=draw(st.none() | loads()),
+        service_time_s=draw(st.none() | st.floats(0, 1000)),
+        concurrency_min=low,
+        concurrency_max=low + span,
+        revisions=tuple(draw(revisions(role)) for role in roles),
+    )
+
+
+@st.composite
+def states(draw: st.DrawFn) -> State:
+    past = Demands()
+    for turn, demand in enumerate(draw(st.lists(st.none() | numbers, max_size=70))):
+        if demand is not None:
+            past = past.add(NOW_S - 350 + 5.0 * turn, demand, draw(st.booleans()), 300.0, 20.0)
+    return State(past, draw(st.none() | st.floats(0, NOW_S)))
+
+
+settings = st.builds(
+    Settings,
+    down_window_s=st.floats(5, 600),
+    growth=st.floats(1.01, 100),
+    headroom=st.floats(0.5, 1.0),
+)
+
+
+def bounds(observation: Observation, target: float) -> tuple[int, int]:
+    return (
+        floor_replicas(observation.concurrency_min, target),
+        ceiling_replicas(observation.concurrency_max, target),
+    )
+
+
+@given(states(), observations(), settings)
+@pytest.mark.case("autoscaler-B1")
+@pytest.mark.case("autoscaler-B3")
+def test_every_scaled_revision_is_inside_floor_and_ceiling(
+    state: State, observation: Observation, chosen: Settings
+) -> None:
+    _, verdict = decide(state, observation, chosen, NOW_S)
+    assert len(verdict.decisions) == len(observation.revisions)
+    for decision in verdict.decisions:
+        if decision.role in (Role.TRAFFIC, Role.SUCCESSOR):
+            low, high = bounds(observation, decision.target)
+            assert low <= decision.desired <= high
+
+
+@given(states(), observations(), settings, st.integers(0, 100))
+@pytest.mark.case("autoscaler-C9")
+def test_the_budget_has_the_last_word_and_only_lowers(
+    state: State, observation: Observation, chosen: Settings, budget: int
+) -> None:
+    _, free = decide(state, observation, chosen, NOW_S)
+    _, bound = decide(state, replace(observation, budget=budget), chosen, NOW_S)
+    for wide, narrow in zip(free.decisions, bound.decisions, strict=True):
+        if narrow.role in (Role.TRAFFIC, Role.SUCCESSOR):
+            assert narrow.desired <= budget
+        assert narrow.desired <= max(wide.desired, narrow.issued)
+
+
+@given(states(), observations(), settings)
+@pytest.mark.case("autoscaler-A1")
+def test_unknown_never_lowers_below_what_the_ceiling_allows(
+    state: State, observation: Observation, chosen: Settings
+) -> None:
+    _, verdict = decide(state, replace(observation, fast=None), chosen, NOW_S)
+    for decision in verdict.decisions:
+        _, high = bounds(observation, decision.target)
+        assert decision.desired >= min(decision.issued, high)
+
+
+@given(states(), observations(), settings, loads())
+@pytest.mark.case("autoscaler-A4")
+def test_an_incomplete_load_never_lowers(state: State, observation: Observation, chosen: Settings, load: Means) -> None:
+    partial = replace(observation, fast=replace(load, complete=False), slow=None)
+    for decision in decide(state, partial, chosen, NOW_S)[1].decisions:
+        _, high = bounds(observation, decision.target)
+        assert decision.desired >= min(decision.issued, high)
+
+
+@given(states(), observations(), settings, numbers, numbers)
+@pytest.mark.case("autoscaler-B2")
+def test_more_demand_never_gives_fewer_replicas(
+    state: State, observation: Observation, chosen: Settings, one: float, two: float
+) -> None:
+    low, high = sorted((one, two))
+    desired = []
+    for in_flight in (low, high):
+        load = Means(in_flight, 0.0, None, None, None, True)
+        _, verdict = decide(state, replace(observation, fast=load, slow=load), chosen, NOW_S)
+        desired.append([d.desired for d in verdict.decisions])
+    assert all(less <= more for less, more in zip(*desired, strict=True))
+
+
+@given(states(), observations(), settings)
+def test_following_a_decision_and_deciding_again_settles_without_turning_back(
+    state: State, observation: Observation, chosen: Settings
+) -> None:
+    """Growth may take several cycles (the cap); it ends, and no step goes the other way."""
+    path: list[tuple[int, ...]] = []
+    for _ in range(2000):
+        state, verdict = decide(state, observation, chosen, NOW_S)
+        wanted = {d.revision: d.desired for d in verdict.decisions}
+        path.append(tuple(wanted[r.name] for r in observation.revisions))
+        observation = replace(
+            observation,
+            revisions=tuple(replace(r, asked=wanted[r.name], live=wanted[r.name]) for r in observation.revisions),
+        )
+        if len(path) > 1 and path[-1] == path[-2]:
+            break
+    assert path[-1] == path[-2]
+    for steps in zip(*path, strict=True):
+        assert list(steps) in (sorted(steps), sorted(steps, reverse=True))
+
+
+@given(states(), observations(), settings)
+def test_deciding_has_no_memory_but_the_state(state: State, observation: Observation, chosen: Settings) -> None:
+    assert decide(state, observation, chosen, NOW_S) == decide(state, observation, chosen, NOW_S)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 100), anything, anything, st.booleans(), st.booleans()), max_size=40),
+    st.randoms(use_true_random=False),
+)
+@pytest.mark.case("autoscaler-A7")
+@pytest.mark.case("autoscaler-G9")
+def test_windows_are_finite_and_blind_to_order_whatever_the_samples(
+    given_samples: list[tuple[float, float, float, bool, bool]], random: object
+) -> None:
+    samples = [
+        LoadSample(at_s, Load(n, q, n, n, 0.0) if known else None, complete)
+        for at_s, n, q, known, complete in given_samples
+    ]
+    found = means(samples, 100.0, 60.0)
+    shuffled = list(samples)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    again = means(shuffled, 100.0, 60.0)
+    assert (found is None) == (again is None)
+    if found is not None and again is not None:
+        assert found.in_flight >= 0
+        assert not math.isnan(found.in_flight)
+        assert found.in_flight == pytest.approx(again.in_flight)
+        assert found.complete == again.complete
+    service_s = service_time_s(samples, 100.0, 60.0, 1.0)
+    assert service_s is None or service_s >= 0
+
+
+@given(anything, st.floats(0.01, 1e6))
+def test_replicas_are_a_whole_number_in_range_for_any_demand(requests: float, target: float) -> None:
+    assert 0 <= replicas_for(requests, target) <= 100_000
+
+
+@given(st.floats(0, 1e6), st.floats(0.5, 1e4))
+@pytest.mark.case("autoscaler-B5")
+def test_replicas_carry_the_demand_and_one_fewer_would_not(requests: float, target: float) -> None:
+    replicas = replicas_for(requests, target)
+    if replicas < 100_000:
+        assert (replicas + 1e-8) * target >= requests * (1 - 1e-6)
+        assert (replicas - 1) * target <= requests * (1 + 1e-6)

@@ -1,0 +1,122 @@
+"""Windows: means over what is known, service time, and what past demand allows."""
+
+import pytest
+
+from controllers.autoscaler.load import Load, LoadSample
+from controllers.autoscaler.window import Demands, means, service_time_s
+
+
+def samples(*in_flight: float | None, complete: bool = True) -> list[LoadSample]:
+    """One a second, the last at second len - 1; None is unknown."""
+    return [
+        LoadSample(float(at), None if n is None else Load(n, 0.0, n * 5, n * 5, 0.0), complete and n is not None)
+        for at, n in enumerate(in_flight)
+    ]
+
+
+def mean_of(given: list[LoadSample], now_s: float, window_s: float) -> float | None:
+    found = means(given, now_s, window_s)
+    return found.in_flight if found else None
+
+
+def test_a_mean_is_over_the_window_alone() -> None:
+    assert mean_of(samples(100, 100, 1, 2, 3), 4.0, 3.0) == 2.0
+
+
+@pytest.mark.case("autoscaler-G9")
+def test_the_order_of_samples_inside_a_window_does_not_matter() -> None:
+    given = samples(1, 2, 3, 4)
+    assert means(given, 3.0, 5.0) == means(list(reversed(given)), 3.0, 5.0)
+
+
+def test_unknown_seconds_are_no_zeros() -> None:
+    assert mean_of(samples(10, None, None, 10), 3.0, 5.0) == 10.0
+
+
+@pytest.mark.case("autoscaler-A6")
+def test_a_sample_older_than_the_window_is_no_answer() -> None:
+    assert mean_of(samples(10), 6.0, 5.0) is None
+
+
+def test_nothing_known_is_none() -> None:
+    assert means(samples(None, None), 1.0, 5.0) is None
+
+
+@pytest.mark.case("autoscaler-A7")
+def test_an_absurd_sample_is_left_out() -> None:
+    given = [*samples(10, 10), LoadSample(2.0, Load(float("nan"), 0.0)), LoadSample(3.0, Load(-5.0, 0.0))]
+    assert mean_of(given, 3.0, 5.0) == 10.0
+
+
+@pytest.mark.parametrize(("least", "expected"), [(2.0, 10.0), (40.0, 25.0)])
+def test_an_incomplete_sample_raises_the_mean_and_never_lowers_it(least: float, expected: float) -> None:
+    partial = LoadSample(1.0, Load(least, 0.0), complete=False)
+    assert mean_of([*samples(10.0), partial], 1.0, 5.0) == expected
+
+
+def test_means_of_incomplete_samples_alone_are_not_complete() -> None:
+    found = means(samples(10, 10, complete=False), 1.0, 5.0)
+    assert found is not None
+    assert not found.complete
+
+
+def test_service_time_is_busy_time_over_completions() -> None:
+    """10 in flight and 50 answers a second: 0.2 s."""
+    assert service_time_s(samples(*[10] * 10), 9.0, 60.0, 10.0) == pytest.approx(0.2)
+
+
+@pytest.mark.case("autoscaler-A13")
+def test_too_few_completions_say_nothing_about_the_service_time() -> None:
+    idle = [LoadSample(float(at), Load(3.0, 0.0, 0.0, 0.0, 0.0)) for at in range(10)]
+    assert service_time_s(idle, 9.0, 60.0, 10.0) is None
+    assert service_time_s([], 9.0, 60.0, 0.0) is None
+
+
+def remembered(*demands: float | None, every_s: float = 5.0, window_s: float = 60.0) -> Demands:
+    past = Demands()
+    for turn, demand in enumerate(demands):
+        if demand is not None:
+            past = past.add(turn * every_s, demand, True, window_s, 20.0)
+    return past
+
+
+@pytest.mark.parametrize(
+    ("demands", "now_s", "expected"),
+    [
+        ((10.0, 50.0, 20.0), 10.0, 50.0),
+        ((50.0, 10.0, 10.0), 64.0, 10.0),
+        ((), 0.0, None),
+        ((10.0,), 500.0, None),
+        ((1.0, 2.0, 3.0), 10.0, 3.0),
+    ],
+)
+def test_the_peak_is_that_of_the_window(demands: tuple[float, ...], now_s: float, expected: float | None) -> None:
+    assert remembered(*demands).maximum(now_s, 60.0) == expected
+
+
+def test_the_memory_holds_peaks_alone() -> None:
+    assert len(remembered(*[float(n % 7) for n in range(1000)]).peaks) <= 7
+
+
+@pytest.mark.parametrize(
+    ("demands", "now_s", "covered"),
+    [
+        ([1.0] * 13, 60.0, True),
+        ([1.0] * 12, 55.0, False),
+        ([1.0] * 13, 90.0, False),
+        ([1.0, None, None, *[1.0] * 10], 60.0, True),
+        ([*[1.0] * 6, *[None] * 5, *[1.0] * 2], 60.0, False),
+    ],
+    ids=["whole", "too young", "nothing of late", "a short hole", "a long hole"],
+)
+@pytest.mark.case("autoscaler-G2")
+def test_a_window_is_covered_only_if_it_is_known_end_to_end(
+    demands: list[float | None], now_s: float, covered: bool
+) -> None:
+    assert remembered(*demands).covers(now_s, 60.0, 20.0) is covered
+
+
+def test_an_incomplete_demand_is_a_peak_but_no_knowledge() -> None:
+    past = Demands().add(0.0, 50.0, False, 60.0, 20.0)
+    assert past.maximum(1.0, 60.0) == 50.0
+    assert not past.covers(100.0, 60.0, 20.0)
