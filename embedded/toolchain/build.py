@@ -25,7 +25,7 @@ from .progress import LISTING_FORMAT, Progress, Report, format_duration, observe
 from .versions import MODULES, ModuleFile
 
 REPORT_EVERY_S = 10.0
-FREE_BYTES_NEEDED = 6 * 2**30  # measured: 4 GB for all binaries from an empty folder
+FREE_BYTES_NEEDED = 8 * 2**30  # measured: 7 GB at the height, 6 GB (caches and binaries) at the end
 
 GoFactory = Callable[[Report], Go]
 
