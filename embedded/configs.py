@@ -35,6 +35,7 @@ def kubeconfig(server: str, authority: str, certificate: str, key: str, name: st
 
 def containerd(instance: Instance, sandbox_image: str) -> str:
     # restrict_oom_score_adj: where the daemon may not lower its score, every sandbox would die at its start.
+    # disable_apparmor: it would load a profile into the host's kernel, which nothing takes out again.
     # The optional plug-ins that are switched off would make folders outside the instance's own, or need a device.
     return f"""version = 2
 root = "{instance.containerd}"
@@ -51,6 +52,7 @@ disabled_plugins = [
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "{sandbox_image}"
   restrict_oom_score_adj = true
+  disable_apparmor = true
   stream_server_address = "127.0.0.1"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{CNI_PLUGINS}"

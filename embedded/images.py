@@ -22,6 +22,19 @@ from embedded.services import SYSTEM_PATH
 
 NAMESPACE: Final = "knobless"
 TAIL_LINES: Final = 20
+# buildah insists on a cache in /var/lib/containers: it gets a private layer over /var/lib, in which `home` is the real
+# one again (held open meanwhile, since its path leads into the layer). The first argument is home, then the command.
+PRIVATE_MOUNTS: Final = """
+home=$1; private=$1/images/private; shift
+exec 9<"$home"
+mount -t tmpfs tmpfs "$private"
+mkdir "$private/upper" "$private/work"
+mount -t overlay overlay -o "lowerdir=/var/lib,upperdir=$private/upper,workdir=$private/work" /var/lib
+mkdir -p "$home"
+mount --no-canonicalize --rbind /proc/self/fd/9 "$home"
+exec 9<&-
+exec "$@"
+"""
 
 Report = Callable[[str], None]
 
@@ -143,14 +156,15 @@ def _buildah(home: Path, report: Report, *arguments: str) -> None:
 
 
 def _command(home: Path) -> tuple[str, ...]:
-    """buildah with a storage of its own, in a mount namespace of its own: no mount of it outlives it."""
+    """buildah with a storage of its own, in mounts of its own: nothing of it outlives it but what it built."""
     storage = home / "images"
-    private = ("unshare", "--mount", "--propagation", "private")
+    private = ("unshare", "--mount", "--propagation", "private", "sh", "-ec", PRIVATE_MOUNTS, "sh", str(home))
     return (*private, "buildah", "--root", str(storage / "storage"), "--runroot", str(storage / "run"))
 
 
 def _environment(home: Path) -> dict[str, str]:
     """The caller's proxies and what buildah needs; nothing else of the caller's."""
     own = {"PATH": SYSTEM_PATH, "HOME": "/root", "STORAGE_DRIVER": "overlay", "TMPDIR": str(home / "images" / "tmp")}
-    (home / "images" / "tmp").mkdir(parents=True, exist_ok=True)
+    for folder in ("tmp", "private"):
+        (home / "images" / folder).mkdir(parents=True, exist_ok=True)
     return own | {name: value for name, value in os.environ.items() if name.lower() in host_settings.PROXY_VARIABLES}

@@ -69,7 +69,9 @@ def ensure(report: Report = lambda _: None) -> tuple[str, ...]:
     if not wanted:
         return ()
     report(f"installing {', '.join(wanted)}")
-    _apt(("update", "--quiet"), report)
+    # One unreachable source of the user's fails the whole update; what we need may be there all the same.
+    with contextlib.suppress(PackageError):
+        _apt(("update", "--quiet"), report)
     with no_services(POLICY, SAVED_POLICY):
         _apt(("install", *APT_OPTIONS, *wanted), report)
     _disable([SERVICES[package] for package in wanted if package in SERVICES])

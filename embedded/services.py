@@ -191,12 +191,10 @@ def _mlflow(instance: Instance, tools_bin: Path, python: Path) -> Component:
         *("--workers", "1"),
     )
     own = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    # The control plane is what others wait for, so MLflow's slow imports do not compete with it.
     return Component(
         "mlflow",
         argv,
         environment(tools_bin) | own,
-        after=(API_SERVER,),
         probe=f"{instance.mlflow_uri}/health",
-        stop_grace_s=5.0,
+        stop_grace_s=3.0,
     )

@@ -20,7 +20,7 @@ COMPONENT_BOUND_S: Final = 60.0
 POLL_S: Final = 0.1
 TAIL_LINES: Final = 15
 # A component that ended this often in a row will not come up by waiting.
-FAILURES_MAX: Final = 6
+FAILURES_MAX: Final = 5
 
 Report = Callable[[str], None]
 
