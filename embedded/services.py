@@ -127,6 +127,9 @@ def _controller_manager(instance: Instance, tools_bin: Path) -> Component:
         f"--service-account-private-key-file={instance.pki}/service-accounts.key",
         f"--root-ca-file={instance.pki}/ca.crt",
         "--use-service-account-credentials",
+        # At the default 20 a second, its start alone waits four seconds for itself.
+        "--kube-api-qps=200",
+        "--kube-api-burst=400",
         "--leader-elect=false",
         "--bind-address=127.0.0.1",
         "--profiling=false",

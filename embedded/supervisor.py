@@ -78,12 +78,14 @@ class Supervisor:
         self._selector.register(_signal_pipe(self._end), selectors.EVENT_READ)
 
     def run(self) -> None:
-        while not self._ended():
+        while True:
             now_s = time.monotonic()
             observation = Observation(self._reap(), self._answered(), frozenset(self._held))
             self._members, decision = decide(self._specification.components, self._members, observation, now_s)
             self._carry_out(decision)
             self._cap_logs()
+            if self._ended():
+                return
             self._wait()
 
     def _end(self) -> None:
