@@ -9,13 +9,17 @@ another's lease has run out when *we* have seen it unchanged for its whole lengt
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
-from controllers.kube import LEASES, Conflict, Gvr, KubeClient, KubeError, NotFound, Object
+from controllers.kube import LEASES, Conflict, Gvr, KubeClient, KubeError, NotFound, Object, Unreachable
 from controllers.kube.fields import at, micro_timestamp, number
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+_WRITE_S = 5.0  # = duration - renew deadline
 
 
 class NotLeader(Exception):  # noqa: N818 - a state of affairs
@@ -132,29 +136,38 @@ class Lease:
 
 
 class FencedWriter:
-    """The client's writes, each behind the fence. Nothing else of ours writes what the lease protects."""
+    """The client's writes, each behind the fence. Nothing else of ours writes what the lease protects.
+
+    A write ends, one way or the other, within the margin between giving the lease up ourselves and another's right
+    to it: what was begun in time is not still on its way when another begins.
+    """
 
     def __init__(self, client: KubeClient, lease: Lease) -> None:
         self._client, self._lease = client, lease
 
     async def apply(self, gvr: Gvr, namespace: str, name: str, manager: str, body: Object) -> Object:
-        self._lease.check()
-        return await self._client.apply(gvr, namespace, name, manager, body)
+        return await self._fenced(lambda: self._client.apply(gvr, namespace, name, manager, body))
 
     async def apply_status(self, gvr: Gvr, namespace: str, name: str, manager: str, body: Object) -> Object:
-        self._lease.check()
-        return await self._client.apply_status(gvr, namespace, name, manager, body)
+        return await self._fenced(lambda: self._client.apply_status(gvr, namespace, name, manager, body))
 
     async def patch_scale(
         self, namespace: str, deployment: str, replicas: int, resource_version: str, manager: str
     ) -> Object:
-        self._lease.check()
-        return await self._client.patch_scale(namespace, deployment, replicas, resource_version, manager)
+        return await self._fenced(
+            lambda: self._client.patch_scale(namespace, deployment, replicas, resource_version, manager)
+        )
 
     async def create(self, gvr: Gvr, namespace: str, body: Object, manager: str) -> Object:
-        self._lease.check()
-        return await self._client.create(gvr, namespace, body, manager)
+        return await self._fenced(lambda: self._client.create(gvr, namespace, body, manager))
 
     async def delete(self, gvr: Gvr, namespace: str, name: str, uid: str | None) -> None:
+        await self._fenced(lambda: self._client.delete(gvr, namespace, name, "Background", uid))
+
+    async def _fenced(self, write: Callable[[], Awaitable[T]]) -> T:
         self._lease.check()
-        await self._client.delete(gvr, namespace, name, "Background", uid)
+        try:
+            async with asyncio.timeout(_WRITE_S):
+                return await write()
+        except TimeoutError:
+            raise Unreachable(f"no answer to a write within {_WRITE_S:.0f} s") from None

@@ -64,6 +64,7 @@ class Autoscaler:
         self._stores, self._gateways, self._writer, self._lease = stores, gateways, writer, lease
         self._scaler, self._metrics, self._settings, self._sampler = scaler, metrics, settings, sampler
         self._monotonic, self._wall = monotonic, wall
+        self._current: list[tuple[Endpoint, Object]] = []
         self._memories: dict[tuple[str, str, str], Memory] = {}
         self._writers = asyncio.Semaphore(_AT_ONCE)
         self.beat_at_s = monotonic()
@@ -81,15 +82,15 @@ class Autoscaler:
 
     async def sample(self) -> None:
         self.beat_at_s = self._monotonic()
-        endpoints = self._endpoints()
+        self._current = endpoints = self._endpoints()
         await self._sampler.sample(gateways_of(self._gateways.objects.values()), [e for e, _ in endpoints])
         self._forget({endpoint.key for endpoint, _ in endpoints})
         for endpoint, _ in endpoints:
             self._count(endpoint)
 
     def due(self) -> list[tuple[Endpoint, Object]]:
-        """The endpoints to decide on now; one whose last cycle still writes is not among them."""
-        return [(endpoint, obj) for endpoint, obj in self._endpoints() if self._is_due(endpoint)]
+        """Of the endpoints just sampled those to decide on now; one whose last cycle still writes is not among them."""
+        return [(endpoint, obj) for endpoint, obj in self._current if self._is_due(endpoint)]
 
     def _endpoints(self) -> list[tuple[Endpoint, Object]]:
         found = []

@@ -30,7 +30,7 @@ class Happening(StrEnum):
     ROUTED = "the gateway reports its traffic on it"
     SUPERSEDED = "the traffic is another's"
     DRAINED = "every request that it had is over"
-    HOLD_ENDED = "the time for an immediate revert is over, or a later one is held"
+    HOLD_ENDED = "the time for an immediate revert is over, a later one is held, or its room is needed"
     VANISHED = "somebody deleted its Deployment"
 
 

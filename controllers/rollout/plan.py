@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from controllers.rollout.phases import Happening, Phase, step
-from controllers.rollout.pods import Problem
+from controllers.rollout.pods import UNSCHEDULABLE, Problem
 from controllers.rollout.view import EndpointView, Entry, RevisionView
 from controllers.sizing import floor_replicas
 
@@ -56,8 +56,9 @@ def plan(endpoint: EndpointView, revisions: Mapping[str, RevisionView], now_s: f
     start = recorded.get(endpoint.declared) or _absent(endpoint, revisions, endpoint.declared, now_s)
     declared = _advance_declared(endpoint, revisions.get(endpoint.declared), start, now_s)
     traffic = _traffic(endpoint, declared, revisions)
+    starved = _is_starved(declared, revisions.get(endpoint.declared))
     others = [
-        _advance_other(endpoint, revisions.get(name), entry, traffic, now_s)
+        _advance_other(endpoint, revisions.get(name), entry, traffic, starved, now_s)
         for name, entry in _known(endpoint, revisions, recorded, now_s).items()
         if name != endpoint.declared
     ]
@@ -156,18 +157,34 @@ def _traffic(endpoint: EndpointView, declared: Entry, revisions: Mapping[str, Re
     return endpoint.traffic
 
 
+def _is_starved(declared: Entry, live: RevisionView | None) -> bool:
+    """Whether the declared revision finds no room: what is only held for a revert then gives way."""
+    waiting = declared.phase in (Phase.STARTING, Phase.FAILED)
+    return waiting and live is not None and live.problem is not None and live.problem.reason == UNSCHEDULABLE
+
+
 def _advance_other(
-    endpoint: EndpointView, live: RevisionView | None, entry: Entry, traffic: str | None, now_s: float
+    endpoint: EndpointView,
+    live: RevisionView | None,
+    entry: Entry,
+    traffic: str | None,
+    starved: bool,
+    now_s: float,
 ) -> Entry:
-    while happening := _of_other(endpoint, live, entry, traffic, now_s):
+    while happening := _of_other(endpoint, live, entry, traffic, starved, now_s):
         entry = _move(entry, happening, now_s)
     return entry
 
 
 def _of_other(
-    endpoint: EndpointView, live: RevisionView | None, entry: Entry, traffic: str | None, now_s: float
+    endpoint: EndpointView,
+    live: RevisionView | None,
+    entry: Entry,
+    traffic: str | None,
+    starved: bool,
+    now_s: float,
 ) -> Happening | None:
-    phase, routed = entry.phase, endpoint.routed == entry.name
+    phase, routed, age_s = entry.phase, endpoint.routed == entry.name, now_s - entry.since_s
     if phase is Phase.GONE:
         return None
     if live is None:
@@ -180,9 +197,9 @@ def _of_other(
         return Happening.SUPERSEDED if endpoint.routed is not None else None
     if phase in (Phase.STARTING, Phase.READY, Phase.FAILED):
         return Happening.SUPERSEDED if endpoint.traffic == entry.name else Happening.WITHDRAWN
-    if phase is Phase.DRAINING and now_s - entry.since_s >= endpoint.drain_s:
+    if phase is Phase.DRAINING and age_s >= endpoint.drain_s:
         return Happening.DRAINED
-    if phase is Phase.HELD and now_s - entry.since_s >= endpoint.hold_s:
+    if phase is Phase.HELD and (starved or age_s >= endpoint.hold_s):
         return Happening.HOLD_ENDED
     return None
 

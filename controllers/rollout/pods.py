@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from controllers.kube import Object
 from controllers.kube.fields import at, condition, items, number, seconds
 
+UNSCHEDULABLE = "Unschedulable"
 PULL_GRACE_S = 30.0
 MESSAGE_MAX = 500
 
@@ -41,7 +42,7 @@ def _of_deployment(deployment: Object, grace_s: float) -> Iterator[Problem]:
     failure = condition(deployment, "ReplicaFailure")
     if failure.get("status") == "True":
         since_s = seconds(failure.get("lastTransitionTime")) or 0.0
-        yield Problem("Unschedulable", _short(str(failure.get("message"))), since_s + grace_s)
+        yield Problem(UNSCHEDULABLE, _short(str(failure.get("message"))), since_s + grace_s)
 
 
 def _of_pod(pod: Object, patience_s: float) -> Iterator[Problem]:
@@ -50,7 +51,7 @@ def _of_pod(pod: Object, patience_s: float) -> Iterator[Problem]:
     scheduled = condition(pod, "PodScheduled")
     if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
         since_s = seconds(scheduled.get("lastTransitionTime")) or created_s
-        yield Problem("Unschedulable", _short(str(scheduled.get("message"))), since_s + patience_s)
+        yield Problem(UNSCHEDULABLE, _short(str(scheduled.get("message"))), since_s + patience_s)
     statuses = items(pod, "status", "initContainerStatuses") + items(pod, "status", "containerStatuses")
     for status in statuses:
         yield from _of_container(f"pod {name}, container {status.get('name')}", status, created_s)

@@ -58,6 +58,7 @@ class Lab:
         self.config = folder / "haproxy.cfg"
         self.config.write_text(CONFIG.format(stats=self.stats, front=self.front, pod=self.pod))
         self.go = asyncio.Event()
+        self.streams = False
         self.process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
@@ -75,6 +76,11 @@ class Lab:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             while True:
                 await reader.readuntil(b"\r\n\r\n")
+                if self.streams:
+                    writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nfirst")
+                    await self.go.wait()
+                    writer.write(b"last")
+                    continue
                 await self.go.wait()
                 writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
                 await writer.drain()
@@ -146,6 +152,20 @@ async def test_a_client_that_leaves_is_no_longer_in_flight_and_was_served(lab: L
     writer.close()
     left = await lab.eventually(lambda now: now.in_flight == 0)
     assert difference(empty, left, 1.0).served_rps == 1
+
+
+@pytest.mark.case("autoscaler-F13")
+async def test_a_stream_is_in_flight_to_its_last_byte(lab: Lab) -> None:
+    lab.streams = True
+    reader, writer = await asyncio.open_connection("127.0.0.1", lab.front)
+    writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+    await reader.readuntil(b"first")
+    await asyncio.sleep(0.2)
+    assert (await lab.counters())["b00001"].in_flight == 1
+    lab.go.set()
+    await reader.readuntil(b"last")
+    await lab.eventually(lambda now: now.in_flight == 0)
+    writer.close()
 
 
 async def test_a_back_end_without_servers_is_there_and_zero(lab: Lab) -> None:

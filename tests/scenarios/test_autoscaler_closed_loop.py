@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from controllers.autoscaler.load import Counters
-from controllers.kube import DEPLOYMENTS
+from controllers.kube import DEPLOYMENTS, PODS
 from tests.scenarios.lab.world import ENDPOINT, NAMESPACE, World, endpoint_object
 
 # limit 10, target 8, service time 0.2 s: a replica carries 40 requests a second at its target.
@@ -151,6 +151,22 @@ async def test_a_slow_start_does_not_overshoot() -> None:
     await world.until(world.is_ready, 120)
     await world.run(150)
     assert max(world.history) <= 13
+
+
+@pytest.mark.case("autoscaler-C1")
+@pytest.mark.case("autoscaler-C2")
+@pytest.mark.case("autoscaler-C3")
+@pytest.mark.case("autoscaler-C4")
+async def test_evicted_finished_and_terminating_pods_are_neither_capacity_nor_demand() -> None:
+    """What counts is what was asked for; pods that linger are read for nothing but a start's reason."""
+    world = await settled(World(endpoint_object(), rate_rps=lambda t: 400.0), 120)
+    name, before = world.gateway.routed or "", replicas(world)
+    for number, extra in enumerate(({"phase": "Failed", "reason": "Evicted"}, {"phase": "Succeeded"}, {}) * 10):
+        pod = dict(world.cluster.pods(name)[0])
+        metadata = pod["metadata"] | {"name": f"lingers-{number}", "uid": f"x{number}", "deletionTimestamp": "now"}
+        world.cluster.stores[PODS].put(pod | {"metadata": metadata, "status": extra})
+    await world.run(120)
+    assert replicas(world) == before
 
 
 @pytest.mark.case("autoscaler-B3")

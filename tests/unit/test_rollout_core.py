@@ -208,6 +208,15 @@ def test_of_several_held_ones_only_the_last_is_kept() -> None:
     assert phases(status) == {B: Phase.HELD, C: Phase.SERVING}
 
 
+@pytest.mark.case("autoscaler-D4")
+def test_a_held_one_gives_way_where_the_successor_finds_no_room() -> None:
+    no_room = Problem("Unschedulable", "exceeded quota", NOW_S + 100)
+    entries = (entry(A, Phase.HELD), entry(B, Phase.SERVING), entry(C, Phase.STARTING))
+    endpoint = serving_a(C, traffic=B, routed=B, entries=entries)
+    assert removed(after(endpoint, live(A), live(B), live(C, 0, 2, no_room))[1]) == {A}
+    assert removed(after(endpoint, live(A), live(B), live(C, 0, 2))[1]) == set()
+
+
 BROKEN = Problem("ModelLoadFailed", "no module named 'lightgbm'", NOW_S - 1)
 
 
