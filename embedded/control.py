@@ -19,7 +19,8 @@ from typing import Any, Final
 from embedded.instance import Instance
 from embedded.supervision import Phase
 
-ANSWER_BOUND_S: Final = 5.0
+# Longer than all probes of one turn of its loop may take.
+ANSWER_BOUND_S: Final = 15.0
 POLL_S: Final = 0.05
 
 

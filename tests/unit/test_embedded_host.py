@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from embedded import control, debian, host_settings, host_side, images, packages, readiness, registry, snapshot
+from embedded import control, debian, host_settings, host_side, images, node, packages, readiness, registry, snapshot
 from embedded.instance import Instance
 
 INSTANCE = Instance("dev", index=2)
@@ -256,3 +256,20 @@ def test_a_snapshot_says_what_came_and_what_went() -> None:
 def test_mounts_are_compared_without_their_numbers() -> None:
     assert snapshot.mounts(MOUNTINFO) == snapshot.mounts(MOUNTINFO.replace("0:2", "0:9"))
     assert "/sys/fs/cgroup/unified cgroup2 cgroup2" in snapshot.mounts(MOUNTINFO)
+
+
+def test_purge_removes_a_home_of_which_nothing_runs(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    (home / "nodes" / "gone").mkdir(parents=True)
+    (home / "nodes" / "gone" / "index").write_text("4\n")
+    node.purge(home)
+    assert not home.exists()
+
+
+def test_purge_refuses_while_an_instance_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "nodes" / "busy").mkdir(parents=True)
+    (tmp_path / "nodes" / "busy" / "index").write_text("4\n")
+    monkeypatch.setattr(control, "find_init", lambda instance: 4711)
+    with pytest.raises(ValueError, match="busy runs"):
+        node.purge(tmp_path)
+    assert tmp_path.exists()
