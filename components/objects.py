@@ -46,9 +46,16 @@ def declare(
     *,
     after: list[pulumi.Resource] | None = None,
     protect: bool = False,
+    gone_with: pulumi.Resource | None = None,
 ) -> pulumi.CustomResource:
-    """One resource below `parent`. `after` are made before it and removed after it; `protect` forbids to delete it."""
-    options = pulumi.ResourceOptions(parent=parent, depends_on=after or [], protect=protect or None)
+    """One resource below `parent`.
+
+    `after` are made before it and removed after it. `protect` forbids to delete it. With `gone_with`, the namespace
+    it lies in, it is not deleted by itself where that is: if the one may not go, the other stays too.
+    """
+    options = pulumi.ResourceOptions(
+        parent=parent, depends_on=after or [], protect=protect or None, deleted_with=gone_with
+    )
     content = _arguments(obj)
     if obj["apiVersion"] == names.API_VERSION:
         kind = {"api_version": obj["apiVersion"], "kind": obj["kind"]}

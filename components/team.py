@@ -22,10 +22,10 @@ class Team(pulumi.ComponentResource):
         """`name` is the team's; `writers` are the rights that the controllers' writ refers to."""
         super().__init__("knobless:serving:Team", name, None, opts)
         self.namespace = declare(manifests.namespace(name), self, protect=True)
-        inside: list[pulumi.Resource] = [self.namespace]
-        declare(manifests.default_deny(name), self, after=inside)
-        declare(manifests.controllers_writ(name), self, after=[*inside, *writers])
+        place = self.namespace
+        declare(manifests.default_deny(name), self, after=[place], gone_with=place)
+        declare(manifests.controllers_writ(name), self, after=[place, *writers], gone_with=place)
         quota = manifests.quota(name, team.quota)
         if quota is not None:
-            declare(quota, self, after=inside)
+            declare(quota, self, after=[place], gone_with=place)
         self.register_outputs({"namespace": self.namespace.id})

@@ -8,9 +8,11 @@ resource is registered.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import pulumi
 import pulumi_kubernetes
@@ -35,6 +37,11 @@ from stacks.lookup import HttpLookup, Lookup, MakeLookup
 from stacks.model_registry import ModelRegistryError
 
 STACKS_VARIABLE = "KNOBLESS_STACKS"
+SHOWN = 32  # the exit status that tells Pulumi's language host: the error has been shown
+
+
+class StackNameError(Exception):
+    """The selected stack is none of ours."""
 
 
 @dataclass(frozen=True)
@@ -69,15 +76,24 @@ def provider_of(site: Site) -> pulumi.ResourceOptions:
 def run() -> None:
     """Declare the selected stack, or end with one error that a person can act on."""
     try:
-        stack = names.parse_stack(pulumi.get_stack())
-    except ValueError as error:
-        raise pulumi.RunError(str(error)) from None
-    try:
-        declare(stack, Path(pulumi.get_root_directory()), os.environ, HttpLookup)
+        declare(selected(), Path(pulumi.get_root_directory()), os.environ, HttpLookup)
     except SpecError as error:
-        raise pulumi.RunError(told(error)) from None
-    except (ClusterUnknownError, ImageError) as error:
-        raise pulumi.RunError(str(error)) from None
+        fail(told(error))
+    except (ClusterUnknownError, ImageError, StackNameError) as error:
+        fail(str(error))
+
+
+def selected() -> names.Stack:
+    try:
+        return names.parse_stack(pulumi.get_stack())
+    except ValueError as error:
+        raise StackNameError(str(error)) from None
+
+
+def fail(message: str) -> NoReturn:
+    """Show one error and end; a RunError would be followed by a second error about the process's exit status."""
+    pulumi.log.error(message)
+    sys.exit(SHOWN)
 
 
 def told(error: SpecError) -> str:

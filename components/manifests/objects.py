@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from spec import names
+
 Manifest = dict[str, Any]
 
 USER = 10001  # the user of every image that we build
 SKIP_AWAIT = {"pulumi.com/skipAwait": "true"}
+TAKE_BACK = {"pulumi.com/patchForce": "true"}
 
 
 def manifest(
@@ -25,12 +28,19 @@ def manifest(
     annotations: Mapping[str, str] | None = None,
     **content: Any,
 ) -> Manifest:
-    """One object; `content` are its other top-level fields (`spec`, `data`, `rules`, ...)."""
+    """One object; `content` are its other top-level fields (`spec`, `data`, `rules`, ...).
+
+    In a namespace of the platform Git has the last word: a field that it states and a person changed is taken back.
+    What all of a cluster share is never taken by force; there a conflict is an error that names field and owner.
+    """
     metadata: Manifest = {"name": name, "labels": dict(labels)}
+    noted = dict(annotations or {})
     if namespace is not None:
         metadata["namespace"] = namespace
-    if annotations:
-        metadata["annotations"] = dict(annotations)
+    if namespace == names.SYSTEM_NAMESPACE or names.team_of_namespace(namespace or "") is not None:
+        noted |= TAKE_BACK
+    if noted:
+        metadata["annotations"] = noted
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **content}
 
 

@@ -63,6 +63,7 @@ class Recorder(mocks.MockMonitor):
                     "custom": request.custom,
                     "after": sorted(urn.split("::", 2)[-1] for urn in request.dependencies),
                     "ignoreChanges": list(request.ignoreChanges),
+                    "deletedWith": request.deletedWith.split("::", 2)[-1],
                     "deleteBeforeReplace": request.deleteBeforeReplace,
                     "retainOnDelete": request.retainOnDelete,
                     "inputs": plain(json_format.MessageToDict(request.object)),

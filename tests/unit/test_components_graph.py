@@ -122,6 +122,13 @@ def test_no_secret_and_no_credential_enters_a_state(stack: str) -> None:
     assert provider["inputs"]["kubeconfig"].startswith("/"), "a path, never the content"
 
 
+def test_what_lies_in_a_team_s_namespace_goes_with_it_or_stays_with_it() -> None:
+    for resource in objects("local.platform"):
+        team = resource["inputs"]["metadata"].get("namespace", "")
+        gone_with = resource["deletedWith"].rsplit("::", 1)[-1]
+        assert gone_with == (team if team.startswith("team-") else "")
+
+
 @pytest.mark.case("F1")
 @pytest.mark.parametrize("stack", STACKS)
 def test_the_provider_is_known_by_the_cluster_s_name_and_not_by_its_kubeconfig(stack: str) -> None:
@@ -139,6 +146,15 @@ def test_no_service_is_waited_for_but_a_cloud_s_load_balancer(stack: str) -> Non
         and "pulumi.com/skipAwait" not in resource["inputs"]["metadata"].get("annotations", {})
     ]
     assert set(waited) <= {"LoadBalancer"}
+
+
+@pytest.mark.case("A10")
+@pytest.mark.parametrize("stack", STACKS)
+def test_git_takes_back_what_lies_in_a_namespace_of_the_platform_and_nothing_else(stack: str) -> None:
+    for resource in objects(stack):
+        metadata = resource["inputs"]["metadata"]
+        ours = metadata.get("namespace", "").startswith(("team-", "knobless-system"))
+        assert ("pulumi.com/patchForce" in metadata.get("annotations", {})) is ours, resource["name"]
 
 
 @pytest.mark.case("D1")
