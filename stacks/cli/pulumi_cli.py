@@ -113,7 +113,7 @@ class Pulumi:
 
     def preview(self, stack: str) -> Preview:
         """Run `pulumi preview --json`; raises CliError with Pulumi's own diagnostics."""
-        result = self._run("preview", "-s", stack, "--json", "--policy-pack", str(self._workspace.policy_pack))
+        result = self._run("preview", "-s", stack, "--json", *self._packs())
         if result.returncode != 0:
             raise self.failure(f"the preview of {stack} failed", result.returncode, result.stdout + result.stderr)
         steps = tuple(json.loads(result.stdout).get("steps", []))
@@ -121,8 +121,7 @@ class Pulumi:
 
     def up(self, stack: str, on_line: Callable[[str], None], abandon: Callable[[], str | None]) -> None:
         """Apply. `abandon` is asked about once a second; a text ends the wait early and becomes the error."""
-        arguments = ["up", "-s", stack, "--yes", "--skip-preview", "--policy-pack", str(self._workspace.policy_pack)]
-        self._stream(stack, arguments, on_line, abandon)
+        self._stream(stack, ["up", "-s", stack, "--yes", "--skip-preview", *self._packs()], on_line, abandon)
 
     def destroy(self, stack: str, on_line: Callable[[str], None]) -> None:
         """Remove all that the stack holds, and the stack."""
@@ -136,6 +135,10 @@ class Pulumi:
     def cancel(self, stack: str) -> None:
         """Break the lock that an interrupted run left."""
         self._run("cancel", stack, "--yes")
+
+    def _packs(self) -> list[str]:
+        packs = (self._workspace.policy_pack, *self._workspace.more_packs)
+        return [part for pack in packs for part in ("--policy-pack", str(pack))]
 
     def _argv(self, arguments: tuple[str, ...] | list[str]) -> list[str]:
         return ["pulumi", "--non-interactive", "--color", "never", "-C", str(self._workspace.root), *arguments]

@@ -24,6 +24,7 @@ class Workspace:
         home: KNOBLESS_HOME: tools, images, model registry, keys, Pulumi's state.
         environment: the folder below stacks/ that is planned and applied.
         instance: the embedded node's name.
+        more_packs: policy packs besides the project's own.
     """
 
     root: Path
@@ -31,6 +32,7 @@ class Workspace:
     home: Path
     environment: str
     instance: str
+    more_packs: tuple[Path, ...] = ()
 
     @property
     def python(self) -> Path:
@@ -87,6 +89,7 @@ class Workspace:
 
     @property
     def policy_pack(self) -> Path:
+        """The project's own pack; `more_packs` of a person's organisation come after it."""
         return self.root / "policies" / "pack"
 
 
@@ -99,9 +102,10 @@ def find_root(start: Path) -> Path | None:
 
 
 def from_process(environment: str, instance: str, env: dict[str, str] | None = None) -> Workspace:
-    """The workspace of this process: KNOBLESS_ROOT, _STACKS and _HOME, each with its default."""
+    """The workspace of this process: KNOBLESS_ROOT, _STACKS, _HOME and _POLICY_PACKS, each with its default."""
     env = dict(os.environ) if env is None else env
     root = Path(env["KNOBLESS_ROOT"]) if env.get("KNOBLESS_ROOT") else Path(__file__).resolve().parents[2]
     stacks = Path(env.get("KNOBLESS_STACKS") or root / "stacks")
     home = Path(env.get("KNOBLESS_HOME") or DEFAULT_HOME)
-    return Workspace(root=root, stacks=stacks, home=home, environment=environment, instance=instance)
+    packs = tuple(Path(entry) for entry in env.get("KNOBLESS_POLICY_PACKS", "").split(os.pathsep) if entry)
+    return Workspace(root, stacks, home, environment, instance, packs)

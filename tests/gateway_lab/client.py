@@ -29,7 +29,10 @@ class Reply:
 class Client:
     """Reconnects only where no byte of a request was sent."""
 
-    def __init__(self, port: int, key: str | None = None, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, port: int, key: str | None = None, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
+    ) -> None:
+        self.host = host
         self.port = port
         self.key = key
         self._tls = tls
@@ -63,7 +66,7 @@ class Client:
         if self._streams is not None and self._streams[0].at_eof():
             await self.leave()
         if self._streams is None:
-            self._streams = await asyncio.open_connection("127.0.0.1", self.port, ssl=self._tls)
+            self._streams = await asyncio.open_connection(self.host, self.port, ssl=self._tls)
             self.connected += 1
         return self._streams
 

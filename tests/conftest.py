@@ -1,0 +1,32 @@
+"""What all tests share: the order in which they run, and the tools that those on a cluster need."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+DESTRUCTIVE = "destructive"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that break the suite's cluster run last; the order is otherwise the files'."""
+    items.sort(key=lambda item: item.get_closest_marker(DESTRUCTIVE) is not None)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Before the first test: tools on PATH where any test has a cluster. What is missing is built, with progress."""
+    if session.config.option.collectonly or not any(item.get_closest_marker("cluster") for item in session.items):
+        return
+    from embedded import packages, toolchain
+    from embedded.instance import DEFAULT_HOME
+
+    def say(line: str) -> None:
+        print(f"  {line}", file=sys.stderr, flush=True)
+
+    home = Path(os.environ.get("KNOBLESS_HOME") or DEFAULT_HOME)
+    packages.ensure(say)
+    tools = toolchain.ensure(toolchain.plan(home, os.environ.get("PATH", os.defpath)), say, Path(sys.executable))
+    os.environ["PATH"] = f"{tools.bin_dir}:{os.environ.get('PATH', os.defpath)}"

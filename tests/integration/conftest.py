@@ -1,0 +1,30 @@
+"""One platform for all tests on a cluster: started before the first, ended after the last."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stacks.cli import mlflow_env, workspace
+from tests.platform_lab.suite import COMMAND_BOUND_S, ENVIRONMENT, INSTANCE, ROOT, Suite
+
+KEEP = "KNOBLESS_KEEP_SUITE"  # for whoever works on a test: leave the platform running, use it again
+
+
+@pytest.fixture(scope="session")
+def suite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suite]:
+    keep = os.environ.get(KEEP)
+    folder = Path(keep) if keep else tmp_path_factory.mktemp("stacks")
+    running = Suite(folder)
+    if not keep:
+        running.knobless("down", bound_s=COMMAND_BOUND_S)  # what an interrupted run left
+    said = running.knobless("up", bound_s=1500)  # images may have to be built
+    assert said.code == 0, said.text
+    place = workspace.from_process(ENVIRONMENT, INSTANCE)
+    mlflow_env.run_script(place, ROOT / "tests" / "platform_lab" / "models.py", running.instance.mlflow_uri)
+    yield running
+    if not keep:
+        assert running.knobless("down").code == 0

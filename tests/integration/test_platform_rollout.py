@@ -1,0 +1,46 @@
+"""A new version, a new limit and a revert under load: no failed request, traffic moves only to what is ready."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.platform_lab.suite import HOLD_S, Suite, wait_until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+
+def phases(suite: Suite, endpoint: str) -> dict[str, str]:
+    return {each["name"]: each["phase"] for each in suite.status(endpoint).get("revisions") or []}
+
+
+def test_a_version_a_limit_and_a_revert_under_load_fail_no_request(suite: Suite) -> None:
+    suite.declare("rolled", model="models:/sleeper/1", concurrency={"min": 1, "max": 64})
+    suite.up("rolled")
+    first = suite.status("rolled")["trafficRevision"]
+    with suite.load("rolled", clients=6, sleep_s=0.03, pause_s=0.02) as tally:
+        suite.declare("rolled", model="models:/sleeper/2", concurrency={"min": 1, "max": 64})
+        said = suite.up("rolled")
+        assert "new revision" in said.text
+        second = suite.status("rolled")["trafficRevision"]
+        assert second != first and suite.status("rolled")["modelVersion"] == "2"
+        wait_until(lambda: phases(suite, "rolled").get(first) == "Held", 60, "the old revision is held")
+
+        started_s = time.monotonic()
+        suite.declare("rolled", model="models:/sleeper/1", concurrency={"min": 1, "max": 64})
+        uids = {pod["metadata"]["uid"] for pod in suite.pods("rolled")}
+        suite.up("rolled")
+        assert suite.status("rolled")["trafficRevision"] == first
+        assert {pod["metadata"]["uid"] for pod in suite.pods("rolled")} <= uids, "a revert starts no pod"
+        took_s = time.monotonic() - started_s
+
+        suite.declare("rolled", concurrency={"min": 1, "max": 64}, resources={"cpu": "600m", "memory": "1Gi"})
+        suite.up("rolled")
+        third = suite.status("rolled")["trafficRevision"]
+        assert third not in (first, second)
+    assert not tally.failed, (tally.failed, tally.failures)
+    assert tally.total > 200
+    print(f"the revert took {took_s:.1f} s, `up` included; {tally.total} requests")
+    wait_until(lambda: set(phases(suite, "rolled")) == {third}, HOLD_S + 90, "replaced revisions are removed")
+    assert {deployment["metadata"]["name"] for deployment in suite.deployments("rolled")} == {third}
