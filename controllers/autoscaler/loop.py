@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from zlib import crc32
 
 from controllers.autoscaler.act import Scaler
 from controllers.autoscaler.core import State, Verdict, decide
@@ -122,7 +123,7 @@ class Autoscaler:
         first = memory.fingerprint is None
         memory.fingerprint = endpoint.fingerprint
         # the slack of half a sample keeps the cycle's length where the loop wakes a little late
-        spread_s = (hash(endpoint.key) % 1000) / 1000 * cycle_s if first else cycle_s
+        spread_s = crc32(repr(endpoint.key).encode()) / 2**32 * cycle_s if first else cycle_s
         memory.due_at_s = now_s + max(spread_s, self._settings.sample_s) - self._settings.sample_s / 2
         return True
 

@@ -1,15 +1,12 @@
 """The controllers on a real API server: watches, applies, scale, lease, and a rollout with real pods.
 
-KUBECONFIG names the cluster. Each test has a namespace of its own; pods run the image that every node has, the
-sandbox's.
+Each test has a namespace of its own; pods run the sandbox's image, which does nothing at no cost.
 """
 
 import asyncio
 import contextlib
-import os
-import time
-import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -22,38 +19,23 @@ from controllers.kube import (
     DEPLOYMENTS,
     LEASES,
     MODEL_ENDPOINTS,
-    NAMESPACES,
     PODS,
     SERVICES,
     AlreadyExists,
     Conflict,
-    Gvr,
     KubeClient,
     NotFound,
     Object,
 )
+from controllers.kube.credentials import from_kubeconfig
 from controllers.kube.fields import condition, key_of, mapping, number
 from controllers.lease import Lease
 from spec import names
 from spec.revision import revision_of
+from tests.scenarios.lab.patience import until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.skipif(not os.environ.get("KUBECONFIG"), reason="no KUBECONFIG")]
-
-NODES = Gvr("", "v1", "nodes", "Node", namespaced=False)
-
-
-@pytest.fixture
-async def kube() -> AsyncIterator[KubeClient]:
-    async with KubeClient.from_environment() as client:
-        yield client
-
-
-@pytest.fixture
-async def namespace(kube: KubeClient) -> AsyncIterator[str]:
-    name = f"controllers-{uuid.uuid4().hex[:8]}"
-    await kube.create(NAMESPACES, None, {"metadata": {"name": name}})
-    yield name
-    await kube.delete(NAMESPACES, None, name)
+pytest_plugins = ["tests.scenarios.lab.real"]
+pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture
@@ -69,25 +51,6 @@ async def kind(kube: KubeClient) -> None:
         return condition(crd, "Established").get("status") == "True"
 
     await until(established, 20)
-
-
-@pytest.fixture
-async def image(kube: KubeClient) -> str:
-    """An image that is on the node already: the sandbox's."""
-    for node in await kube.list(NODES):
-        for found in node["status"]["images"]:
-            for name in found["names"]:
-                if "/pause" in name and "@" in name:
-                    return str(name)
-    pytest.skip("no node names its sandbox image")
-
-
-async def until(true: Callable[[], Awaitable[bool]], limit_s: float) -> float:
-    started_s = time.monotonic()
-    while not await true():
-        assert time.monotonic() - started_s < limit_s, f"not within {limit_s} s"
-        await asyncio.sleep(0.1)
-    return time.monotonic() - started_s
 
 
 def config(name: str, **data: str) -> Object:
@@ -164,8 +127,10 @@ async def test_a_scale_that_rests_on_an_old_version_conflicts(kube: KubeClient, 
         await kube.patch_scale(namespace, "d", 3, made["metadata"]["resourceVersion"])
 
 
-async def test_a_lease_that_is_given_up_is_taken_within_2_seconds(kube: KubeClient, namespace: str) -> None:
-    async with KubeClient.from_environment() as other:
+async def test_a_lease_that_is_given_up_is_taken_within_2_seconds(
+    kube: KubeClient, kubeconfig: Path, namespace: str
+) -> None:
+    async with KubeClient(from_kubeconfig(kubeconfig)) as other:
         first, second = Lease(kube, namespace, "l", "first"), Lease(other, namespace, "l", "second")
         await first.try_once()
         running = asyncio.create_task(second.run())
@@ -188,6 +153,7 @@ class Stage:
 
     def __init__(self, kube: KubeClient, namespace: str, image: str) -> None:
         self.kube, self.namespace, self.image = kube, namespace, image
+        self.name = namespace  # the names of endpoints are unique in a cluster
 
     def endpoint(self, version: str, low: int = 1, **container: object) -> Object:
         server = {
@@ -213,11 +179,11 @@ class Stage:
         }
 
     async def declare(self, body: Object) -> str:
-        await self.kube.apply(MODEL_ENDPOINTS, self.namespace, "iris", "pulumi", body)
-        return revision_of("iris", body["spec"]["podTemplate"])
+        await self.kube.apply(MODEL_ENDPOINTS, self.namespace, self.name, "pulumi", body)
+        return revision_of(self.name, body["spec"]["podTemplate"])
 
     async def object(self) -> Object:
-        return await self.kube.get(MODEL_ENDPOINTS, self.namespace, "iris")
+        return await self.kube.get(MODEL_ENDPOINTS, self.namespace, self.name)
 
     async def condition(self, kind: str) -> Object:
         return condition(await self.object(), kind)
@@ -246,15 +212,17 @@ class Stage:
                     generation = obj["metadata"]["generation"]
                     said = {"generation": generation, "trafficRevision": wanted, "backends": backends}
                     body = {"status": {"gateway": said}}
-                    await self.kube.apply_status(MODEL_ENDPOINTS, self.namespace, "iris", names.MANAGER_GATEWAY, body)
+                    await self.kube.apply_status(
+                        MODEL_ENDPOINTS, self.namespace, self.name, names.MANAGER_GATEWAY, body
+                    )
             await asyncio.sleep(0.2)
 
 
 @pytest.fixture
-async def stage(kube: KubeClient, kind: None, namespace: str, image: str) -> AsyncIterator[Stage]:
+async def stage(kube: KubeClient, kubeconfig: Path, kind: None, namespace: str, image: str) -> AsyncIterator[Stage]:
     found = Stage(kube, namespace, image)
     stop = asyncio.Event()
-    async with KubeClient.from_environment() as own:
+    async with KubeClient(from_kubeconfig(kubeconfig)) as own:
         process = Process(own, Settings(down_window_s=5.0, gap_s=5.0), namespace, "test", only=namespace)
         running = asyncio.create_task(process.run(stop, 0))
         routing = asyncio.create_task(found.route())
@@ -295,7 +263,7 @@ async def test_a_version_goes_live_is_replaced_reverted_and_leaves_nothing(stage
 
     await until(alone, 30)
 
-    await stage.kube.delete(MODEL_ENDPOINTS, stage.namespace, "iris")
+    await stage.kube.delete(MODEL_ENDPOINTS, stage.namespace, stage.name)
 
     async def empty() -> bool:
         left = [*await stage.kube.list(DEPLOYMENTS, stage.namespace), *await stage.kube.list(PODS, stage.namespace)]

@@ -1,5 +1,5 @@
 """The controllers' process on a real API server: its lease, its end, its health, and a network that breaks or falls
-silent between the two. KUBECONFIG names the cluster."""
+silent between the two."""
 
 import asyncio
 import contextlib
@@ -7,40 +7,20 @@ import os
 import signal
 import socket
 import sys
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-from controllers.kube import CONFIG_MAPS, LEASES, NAMESPACES, KubeClient, NotFound, Unreachable, watch
-from controllers.kube.credentials import Credentials, from_environment
+from controllers.kube import CONFIG_MAPS, LEASES, KubeClient, NotFound, Unreachable, watch
+from controllers.kube.credentials import Credentials, from_kubeconfig
 from controllers.kube.fields import at
 from spec import names
+from tests.scenarios.lab.patience import until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.skipif(not os.environ.get("KUBECONFIG"), reason="no KUBECONFIG")]
-
-
-@pytest.fixture
-async def kube() -> AsyncIterator[KubeClient]:
-    async with KubeClient.from_environment() as client:
-        yield client
-
-
-@pytest.fixture
-async def namespace(kube: KubeClient) -> AsyncIterator[str]:
-    name = f"controllers-{os.getpid()}-{time.monotonic_ns() % 1_000_000}"
-    await kube.create(NAMESPACES, None, {"metadata": {"name": name}})
-    yield name
-    await kube.delete(NAMESPACES, None, name)
-
-
-async def until(true: Callable[[], Awaitable[bool]], limit_s: float) -> float:
-    started_s = time.monotonic()
-    while not await true():
-        assert time.monotonic() - started_s < limit_s, f"not within {limit_s} s"
-        await asyncio.sleep(0.05)
-    return time.monotonic() - started_s
+pytest_plugins = ["tests.scenarios.lab.real"]
+pytestmark = pytest.mark.cluster
 
 
 def free_port() -> int:
@@ -52,13 +32,14 @@ def free_port() -> int:
 class Controllers:
     """One `python -m controllers run`."""
 
-    def __init__(self, kube: KubeClient, namespace: str, name: str) -> None:
-        self.kube, self.namespace, self.name, self.port = kube, namespace, name, free_port()
+    def __init__(self, kube: KubeClient, kubeconfig: Path, namespace: str, name: str) -> None:
+        self.kube, self.kubeconfig, self.namespace, self.name = kube, kubeconfig, namespace, name
+        self.port = free_port()
         self.process: asyncio.subprocess.Process
 
     async def start(self) -> "Controllers":
         arguments = ["-m", "controllers", "run", "--only", self.namespace, "--port", str(self.port)]
-        env = os.environ | {"POD_NAME": self.name, "POD_NAMESPACE": self.namespace}
+        env = os.environ | {"KUBECONFIG": str(self.kubeconfig), "POD_NAME": self.name, "POD_NAMESPACE": self.namespace}
         self.process = await asyncio.create_subprocess_exec(
             sys.executable, *arguments, env=env, stderr=asyncio.subprocess.DEVNULL
         )
@@ -84,10 +65,12 @@ class Controllers:
         return False
 
 
-async def test_a_terminated_process_hands_over_within_seconds_and_ends_with_0(kube: KubeClient, namespace: str) -> None:
-    first = await Controllers(kube, namespace, "first").start()
+async def test_a_terminated_process_hands_over_within_seconds_and_ends_with_0(
+    kube: KubeClient, kubeconfig: Path, namespace: str
+) -> None:
+    first = await Controllers(kube, kubeconfig, namespace, "first").start()
     await until(first.leads, 20)
-    second = await Controllers(kube, namespace, "second").start()
+    second = await Controllers(kube, kubeconfig, namespace, "second").start()
     try:
         assert "200 OK" in await first.page("/healthz")
 
@@ -106,10 +89,12 @@ async def test_a_terminated_process_hands_over_within_seconds_and_ends_with_0(ku
         assert await asyncio.wait_for(second.process.wait(), 10) == 0
 
 
-async def test_a_killed_process_is_followed_within_20_seconds(kube: KubeClient, namespace: str) -> None:
-    first = await Controllers(kube, namespace, "first").start()
+async def test_a_killed_process_is_followed_within_20_seconds(
+    kube: KubeClient, kubeconfig: Path, namespace: str
+) -> None:
+    first = await Controllers(kube, kubeconfig, namespace, "first").start()
     await until(first.leads, 20)
-    second = await Controllers(kube, namespace, "second").start()
+    second = await Controllers(kube, kubeconfig, namespace, "second").start()
     try:
         await asyncio.sleep(4)
         first.process.kill()
@@ -151,9 +136,9 @@ class Wire:
 
 
 @pytest.fixture
-async def wire() -> AsyncIterator[tuple[Wire, KubeClient]]:
+async def wire(kubeconfig: Path) -> AsyncIterator[tuple[Wire, KubeClient]]:
     """The relay, and a client whose way leads through it."""
-    real = from_environment()
+    real = from_kubeconfig(kubeconfig)
     address = urlsplit(real.server)
     relay = Wire(str(address.hostname), address.port or 443)
     server = await asyncio.start_server(relay.relay, "127.0.0.1", 0)

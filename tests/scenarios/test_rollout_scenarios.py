@@ -51,6 +51,13 @@ async def test_a_rollout_at_constant_load_does_not_change_what_is_wanted() -> No
     assert set(world.history) == {before}
 
 
+async def test_a_successor_is_sized_at_once_and_not_in_the_next_cycle() -> None:
+    world = await live()
+    await world.run(3)
+    before, two = world.cluster.replicas(revision(ONE)), world.declare(TWO)
+    assert await world.until(lambda: world.cluster.replicas(two) == before, 5) <= 3
+
+
 async def test_a_resource_limit_alone_is_a_new_revision_by_the_same_path() -> None:
     world = await live()
     changed = endpoint_object("1")
@@ -225,6 +232,17 @@ async def test_a_deployment_that_somebody_deletes_comes_back_at_its_size() -> No
     world.cluster.remove(DEPLOYMENTS, (NAMESPACE, one))
     await world.run(8)
     assert world.cluster.replicas(one) == before
+
+
+async def test_what_a_deleted_endpoint_of_the_same_name_left_is_not_touched() -> None:
+    world = await live()
+    left = world.cluster.objects[DEPLOYMENTS][(NAMESPACE, revision(ONE))]
+    owner = [{"uid": "of-a-former-life"}]
+    metadata = {"namespace": NAMESPACE, "name": "iris-00000000", "labels": left["metadata"]["labels"]}
+    world.cluster.store(DEPLOYMENTS, {"metadata": metadata | {"ownerReferences": owner}, "spec": left["spec"]})
+    await world.run(10)
+    assert "iris-00000000" in world.cluster.revisions()
+    assert set(world.phases()) == {revision(ONE)}
 
 
 async def test_a_deleted_endpoint_takes_everything_of_it_along() -> None:

@@ -115,6 +115,12 @@ def test_unknown_holds_what_was_asked_for_and_says_for_how_long() -> None:
     assert verdict(State(), seen(None)).unknown_s == 0.0
 
 
+def test_a_load_that_is_only_at_least_known_counts_as_unknown_for_as_long_as_it_lasts() -> None:
+    state = replace(past(5.0), known_at_s=NOW_S - 90.0)
+    assert verdict(state, seen(replace(load(5.0), complete=False))).unknown_s == 90.0
+    assert verdict(state, seen(load(5.0))).unknown_s == 0.0
+
+
 @pytest.mark.case("autoscaler-H6")
 def test_the_floor_raises_even_without_knowledge() -> None:
     assert of(verdict(State(), seen(None, revision(issued=0), concurrency_min=25))).desired == 3

@@ -192,6 +192,25 @@ async def test_the_first_reading_gives_gauges_and_the_second_rates() -> None:
     assert rates == [None, 10.0, 20.0]
 
 
+@pytest.mark.parametrize(("gap_s", "rate"), [(2.0, 5.0), (6.0, None)])
+async def test_readings_too_far_apart_are_a_new_beginning_and_others_share_their_interval(
+    gap_s: float, rate: float | None
+) -> None:
+    clock, arrived = Clock(), iter([1000, 1010])
+
+    async def read(host: str, port: int, deadline_s: float) -> dict[str, Counters]:
+        return {"b1": Counters(0, next(arrived), {}), "b2": Counters(0, 0, {})}
+
+    sampler = Sampler(Settings(), read, clock)
+    for _ in range(2):
+        await sampler.sample([ONE], [ENDPOINT])
+        clock.now_s += gap_s
+    latest = sampler.latest(ENDPOINT)
+    assert latest is not None
+    assert latest.load is not None
+    assert latest.load.arrived_rps == rate
+
+
 @pytest.mark.case("autoscaler-H1")
 async def test_a_back_end_that_is_new_with_a_count_is_activity() -> None:
     clock = Clock()

@@ -337,6 +337,18 @@ def test_a_lost_status_is_made_anew_from_what_the_gateway_routes() -> None:
     assert removed(plan) == set()
 
 
+def test_a_gateway_that_says_nothing_supersedes_nobody() -> None:
+    silent = serving_a(B, entry(B, Phase.READY), traffic=B, routed=None)
+    assert phases(after(silent, live(A), live(B))[0]) == {A: Phase.SERVING, B: Phase.READY}
+
+
+def test_what_the_traffic_belongs_to_is_never_removed_as_unknown() -> None:
+    torn = serving_a(B, entries=(entry(B, Phase.STARTING),), routed=None)
+    status, plan = after(torn, live(A), live(B, ready=0))
+    assert status.traffic_revision == A
+    assert removed(plan) == set()
+
+
 def test_a_deployment_that_nobody_knows_is_removed() -> None:
     _, plan = after(serving_a(), live(A), live(C))
     assert removed(plan) == {C}
