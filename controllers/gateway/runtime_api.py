@@ -74,7 +74,7 @@ async def swap_map(path: Path, file: str, entries: Mapping[str, str]) -> None:
     version = answer.removeprefix("New version created: ")
     if not version.isdigit():
         raise RefusedError(prepare, answer)
-    fill = [f"add map @{version} {file} <<\n{chunk}\n" for chunk in payloads(entries)]
+    fill = [f"add map @{version} {file} <<\n{chunk}" for chunk in payloads(entries)]
     commands = [*fill, f"commit map @{version} {file}"]
     for command, said in zip(commands, await ask(path, commands), strict=True):
         if said:

@@ -34,8 +34,10 @@ class QueueClass:
 
 def queue_classes(spare_backends: int) -> tuple[QueueClass, ...]:
     """Most spares wait as long as the default says (5 s); a sixteenth each waits 1, 15 or 60 s."""
-    few = max(2, spare_backends // 16)
-    main = max(2, spare_backends - 3 * few)
+    few = spare_backends // 16
+    main = spare_backends - 3 * few
+    if not few:
+        return (QueueClass(5_000, main),)
     return QueueClass(1_000, few), QueueClass(5_000, main), QueueClass(15_000, few), QueueClass(60_000, few)
 
 
@@ -74,7 +76,7 @@ class Settings:
 def from_environment(env: Mapping[str, str], files_max: int | None = None) -> Settings:
     """Settings of this process; `files_max` (default: the hard limit) bounds the connections."""
     default = Settings()
-    spares = _integer(env, "SPARE_BACKENDS", 256, least=8)
+    spares = _integer(env, "SPARE_BACKENDS", 256)
     wanted = _integer(env, "MAX_CONNECTIONS", default.max_connections, least=_CONNECTIONS_MIN)
     certificate = env.get(f"{PREFIX}CERTIFICATE", str(default.certificate))
     return Settings(

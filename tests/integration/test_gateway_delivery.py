@@ -6,13 +6,14 @@ import asyncio
 import dataclasses
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from controllers.gateway.runtime_api import RuntimeApiError
 from controllers.gateway.settings import QueueClass
 from controllers.kube import ENDPOINT_SLICES, MODEL_ENDPOINTS, SECRETS
 from tests.gateway_lab.client import Client
@@ -189,13 +190,15 @@ async def test_a_changed_setting_reloads_without_a_failed_request_and_keeps_serv
 async def changed(running: Gateway, before: int) -> bool:
     try:
         return await pid(running) != before
-    except Exception:
+    except RuntimeApiError:
         return False
 
 
-async def until_async(holds: object) -> None:
+async def until_async(holds: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(10):
-        while not await holds():  # type: ignore[operator]
+        while True:
+            if await holds():
+                return
             await asyncio.sleep(0.02)
 
 

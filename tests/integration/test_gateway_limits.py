@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from controllers.kube import MODEL_ENDPOINTS
 from tests.gateway_lab.client import Reply
 from tests.gateway_lab.cluster import endpoint_object, revision
 from tests.gateway_lab.gateway import Gateway, gateway, serving, until
-from tests.gateway_lab.pods import Gate
+from tests.gateway_lab.pods import Gate, Pod
 
 pytestmark = pytest.mark.process
 REV = revision("iris")
@@ -27,6 +27,15 @@ async def running(tmp_path: Path) -> AsyncIterator[Gateway]:
 def calls(running: Gateway, count: int) -> list[asyncio.Task[Reply]]:
     """Requests at the same time, each on its own connection."""
     return [asyncio.create_task(running.client().call()) for _ in range(count)]
+
+
+def more_from_each(pods: list[Pod]) -> Callable[[], bool]:
+    before = [pod.served for pod in pods]
+    return lambda: all(pod.served > then for pod, then in zip(pods, before, strict=True))
+
+
+def holds(pod: Pod, requests: int) -> Callable[[], bool]:
+    return lambda: pod.in_flight == requests
 
 
 @pytest.mark.case("gateway-A1")
@@ -78,8 +87,7 @@ async def test_pods_come_and_go_under_a_backlog_without_one_request_too_many(run
     for present in (pods[:2], pods, pods[1:], pods[2:], [pods[0], pods[3]], pods, pods[:2]):
         running.cluster.put_pods("iris", REV, present)
         await running.servers_become({pod.name: 3 for pod in present})
-        served = {pod.name: pod.served for pod in present}
-        await until(lambda served=served, present=present: all(p.served > served[p.name] for p in present))
+        await until(more_from_each(present))
     stop.set()
     await asyncio.gather(*clients)
     assert set(statuses) == {200}
@@ -101,7 +109,7 @@ async def test_a_raised_limit_lets_the_queue_in_and_a_lowered_one_cuts_nothing_a
     await running.servers_become({pod.name: 2})
     for running_now in (5, 4, 3, 2):
         gate.let()
-        await until(lambda now=running_now: pod.in_flight == now)
+        await until(holds(pod, running_now))
     gate.let()
     await until(lambda: pod.served == 5 and pod.in_flight == 2)
     assert pod.peak == 6
