@@ -1,8 +1,8 @@
 """From a model's folder to the image that can run it.
 
 Owns which environment a model asks for, its digest, and hints for the replica's size. Leaves building and pushing to
-whoever has an engine for it. Pure but for ``read_files`` and ``write_context``, and of the standard library alone, so
-that it reads the few YAML scalars it needs by line. One idea: two models with the same requirements share one image.
+whoever has an engine for it. Pure but for ``read_files``, and of the standard library alone, so that it reads the few
+YAML scalars it needs by line. One idea: two models with the same requirements share one image.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,13 +84,6 @@ def environment(files: ModelFiles) -> Environment:
     if not any(_MLFLOW.match(line) for line in lines):
         raise UnsupportedModelError("the model's requirements.txt does not list mlflow, which loads the model")
     return Environment(PYTHON, tuple(sorted(lines, key=str.lower)))
-
-
-def write_context(wanted: Environment, folder: Path) -> None:
-    """Fill an empty folder with what the Containerfile copies: our sources and the model's requirements."""
-    ignored = shutil.ignore_patterns("__pycache__", "*.pyc", "*.egg-info", "build")
-    shutil.copytree(Path(__file__).parent, folder / CONTEXT_FOLDER, ignore=ignored)
-    (folder / CONTEXT_REQUIREMENTS).write_text(wanted.requirements_text, encoding="utf-8")
 
 
 def image_tag(wanted: Environment, recipe_digest: str) -> str:

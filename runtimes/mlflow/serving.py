@@ -69,6 +69,7 @@ async def _serve(settings: Settings) -> int:
     loop = asyncio.get_running_loop()
     if not isinstance(loop, uvloop.Loop):
         raise RuntimeError("the event loop is not uvloop's; without it every answer can wait for a delayed ACK")
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)  # we say ourselves when we begin and end
     told = _signals(loop)
     metrics = Metrics(settings.name, settings.version)
     pool = Pool(settings, cpu(settings.predictors, cpu_quota(), own_affinity()), metrics)
@@ -76,6 +77,7 @@ async def _serve(settings: Settings) -> int:
     server = _Server(_config(settings, app))
     serving = asyncio.create_task(server.serve(sockets=[listener(settings.host, settings.port)]))
     starting = asyncio.create_task(pool.start())
+    _log.info("listening", extra={"port": settings.port, "endpoint": settings.name, "version": settings.version})
     telling = asyncio.create_task(told.wait())
     try:
         await asyncio.wait((serving, pool.failed, telling), return_when=asyncio.FIRST_COMPLETED)

@@ -8,15 +8,12 @@ from pathlib import Path
 import pytest
 
 from runtimes.images import (
-    CONTEXT_FOLDER,
-    CONTEXT_REQUIREMENTS,
     ModelFiles,
     UnsupportedModelError,
     environment,
     hints,
     image_tag,
     read_files,
-    write_context,
 )
 
 MLMODEL = """\
@@ -106,11 +103,3 @@ def test_files_are_read_from_a_folder_and_missing_ones_are_none(tmp_path: Path) 
     (tmp_path / "MLmodel").write_text(MLMODEL)
     (tmp_path / "requirements.txt").write_text(REQUIREMENTS)
     assert read_files(tmp_path) == ModelFiles(MLMODEL, REQUIREMENTS, None)
-
-
-def test_the_build_context_has_our_sources_the_requirements_and_no_bytecode(tmp_path: Path) -> None:
-    write_context(environment(FILES), tmp_path)
-    assert (tmp_path / CONTEXT_REQUIREMENTS).read_text() == REQUIREMENTS
-    assert (tmp_path / CONTEXT_FOLDER / "mlflow" / "worker.py").is_file()
-    assert (tmp_path / CONTEXT_FOLDER / "requirements.txt").is_file()
-    assert not list(tmp_path.rglob("__pycache__"))
