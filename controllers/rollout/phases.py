@@ -95,3 +95,11 @@ def step(phase: Phase, happening: Happening) -> Phase:
         return TABLE[phase][happening]
     except KeyError:
         raise IllegalEdge(phase, happening) from None
+
+
+def diagram() -> str:
+    """The table as a Mermaid state diagram; docs/rollout.md holds it, and a test holds them together."""
+    lines = ["stateDiagram-v2", f"    [*] --> {Phase.ABSENT}"]
+    for phase, edges in TABLE.items():
+        lines += [f"    {phase} --> {after}: {happening.name.lower()}" for happening, after in edges.items()]
+    return "\n".join([*lines, f"    {Phase.GONE} --> [*]"])

@@ -1,8 +1,10 @@
 """The table of phases: every legal edge is one that the design names, every other one raises."""
 
+from pathlib import Path
+
 import pytest
 
-from controllers.rollout.phases import TABLE, Happening, IllegalEdge, Phase, step
+from controllers.rollout.phases import TABLE, Happening, IllegalEdge, Phase, diagram, step
 
 ALL = [(phase, happening) for phase in Phase for happening in Happening]
 LEGAL = {(phase, happening) for phase, edges in TABLE.items() for happening in edges}
@@ -36,3 +38,10 @@ def test_every_phase_is_reached_from_the_start_and_can_end() -> None:
 def test_nothing_that_serves_is_removed_by_a_declaration() -> None:
     assert Happening.WITHDRAWN not in TABLE[Phase.SERVING]
     assert Happening.FAILED not in TABLE[Phase.SERVING]
+
+
+def test_the_page_about_rollouts_shows_the_table_as_it_is() -> None:
+    page = Path(__file__).parents[2] / "docs" / "rollout.md"
+    text = page.read_text()
+    assert f"```mermaid\n{diagram()}\n```" in text
+    assert all(f"| {happening.name.lower()} | {happening} |" in text for happening in Happening)
