@@ -15,7 +15,7 @@ import httpx
 
 PLATFORM_REPOSITORY = "knobless/platform"
 MODEL_REPOSITORY = "knobless/model"
-PLATFORM_INPUTS = ("images/platform", "requirements/platform.txt", "spec", "controllers")
+PLATFORM_INPUTS = ("images/base", "images/platform", "requirements/platform.txt", "spec", "controllers")
 _TAG_LENGTH = 16
 _MANIFESTS = (
     "application/vnd.oci.image.index.v1+json",

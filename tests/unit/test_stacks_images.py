@@ -27,6 +27,7 @@ FILES = {
     "controllers/b.py": "b",
     "requirements/platform.txt": "c",
     "images/platform/Containerfile": "d",
+    "images/base/Containerfile": "e",
 }
 
 

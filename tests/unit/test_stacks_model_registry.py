@@ -123,3 +123,22 @@ def test_a_version_that_is_still_registered_is_not_served() -> None:
 )
 def test_a_registry_that_cannot_answer_is_named(answer: httpx.Response | Exception, said: str) -> None:
     assert refusal({"/model-versions/get": answer}) == said
+
+
+def test_a_model_that_was_never_built_exists_all_the_same() -> None:
+    asked = registry({"/model-versions/get": version(tags=[])})
+    assert asked.exists(WINE)
+    asked.require(WINE)
+
+
+def test_a_model_that_is_not_there_does_not_exist_and_is_required_in_vain() -> None:
+    rows = httpx.Response(200, json={"model_versions": [{"version": "2"}]})
+    asked = registry({"/model-versions/get": MISSING, "/model-versions/search": rows})
+    assert not asked.exists(WINE)
+    with pytest.raises(ModelRegistryError, match="versions of 'wine' that exist: 2"):
+        asked.require(WINE)
+
+
+def test_a_registry_that_does_not_answer_is_not_taken_for_one_without_the_model() -> None:
+    with pytest.raises(ModelRegistryError, match="does not answer"):
+        registry({"/model-versions/get": httpx.ConnectError("refused")}).exists(WINE)

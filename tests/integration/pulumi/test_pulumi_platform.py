@@ -168,3 +168,52 @@ def test_each_controller_applies_its_part_of_the_status_and_keeps_the_others(
     cluster.client.delete(path)
     assert {"Scaled", "Routed", "Available"} <= {each["type"] for each in found["conditions"]}
     assert (found["autoscaler"]["desiredReplicas"], found["gateway"]["generation"]) == (2, 1)
+
+
+def allowed(cluster: Any, account: str, verb: str, what: str, namespace: str, name: str = "") -> bool:
+    """What the API server's authorizer says of one of the platform's ServiceAccounts."""
+    group, _, named = what.rpartition("/")
+    resource, _, sub = named.partition(".")
+    attributes = {"verb": verb, "group": group, "resource": resource, "subresource": sub, "namespace": namespace}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": f"system:serviceaccount:knobless-system:{account}",
+            "resourceAttributes": attributes | {"name": name},
+        },
+    }
+    answer = cluster.client.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", json=review)
+    answer.raise_for_status()
+    return bool(answer.json()["status"]["allowed"])
+
+
+@pytest.mark.parametrize(
+    ("account", "verb", "what", "namespace", "name", "may"),
+    [
+        ("controllers", "watch", "apps/deployments", "", "", True),
+        ("controllers", "patch", "apps/deployments", "team-alpha", "", True),
+        ("controllers", "patch", "apps/deployments.scale", "team-alpha", "", True),
+        ("controllers", "delete", "services", "team-beta", "", True),
+        ("controllers", "create", "events", "team-alpha", "", True),
+        ("controllers", "patch", "knobless.dev/modelendpoints.status", "team-alpha", "", True),
+        ("controllers", "update", "coordination.k8s.io/leases", "knobless-system", "knobless-controllers", True),
+        ("controllers", "update", "coordination.k8s.io/leases", "knobless-system", "another", False),
+        ("controllers", "patch", "apps/deployments", "knobless-system", "gateway", False),
+        ("controllers", "delete", "apps/deployments", "default", "", False),
+        ("controllers", "patch", "knobless.dev/modelendpoints", "team-alpha", "", False),
+        ("controllers", "list", "secrets", "knobless-system", "", False),
+        ("controllers", "create", "pods", "team-alpha", "", False),
+        ("gateway", "watch", "discovery.k8s.io/endpointslices", "", "", True),
+        ("gateway", "patch", "knobless.dev/modelendpoints.status", "team-alpha", "", True),
+        ("gateway", "watch", "secrets", "knobless-system", "gateway-keys", True),
+        ("gateway", "list", "secrets", "knobless-system", "", False),
+        ("gateway", "get", "secrets", "knobless-system", "gateway-tls", False),
+        ("gateway", "patch", "knobless.dev/modelendpoints", "team-alpha", "", False),
+        ("gateway", "patch", "apps/deployments", "team-alpha", "", False),
+    ],
+)
+def test_each_account_may_do_its_work_and_no_more(
+    cluster: Any, platform: str, account: str, verb: str, what: str, namespace: str, name: str, may: bool
+) -> None:
+    assert allowed(cluster, account, verb, what, namespace, name) is may

@@ -1,0 +1,61 @@
+"""The script that keeps the gateway's control plane running inside its container, run by a real shell."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from components.manifests.gateway import restarting
+
+pytestmark = pytest.mark.process
+# Notes its own process, then waits to be ended; on SIGTERM it notes that it was asked.
+COMMAND = """sh -c 'trap "echo asked >> asked; exit 0" TERM; echo $$ >> started; while :; do sleep 0.05; done'"""
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 20
+    while not holds():
+        if time.monotonic() > deadline:
+            raise TimeoutError(what)
+        time.sleep(0.02)
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().split() if path.exists() else []
+
+
+def test_a_control_plane_that_dies_comes_back_and_one_that_is_asked_to_leave_does_not(tmp_path: Path) -> None:
+    shell = subprocess.Popen(["/bin/sh", "-c", restarting(COMMAND)], cwd=tmp_path)
+    started = tmp_path / "started"
+    try:
+        for count in (1, 2, 3):
+            until(lambda count=count: len(lines(started)) == count, f"start number {count}")
+            if count < 3:
+                os.kill(int(lines(started)[-1]), signal.SIGKILL)
+        assert shell.poll() is None
+        shell.terminate()
+        assert shell.wait(20) == 0
+    finally:
+        shell.kill()
+    assert lines(tmp_path / "asked") == ["asked"]
+    assert len(lines(started)) == 3
+
+
+def test_the_shell_waits_for_the_control_plane_to_end(tmp_path: Path) -> None:
+    slow = (
+        """sh -c 'trap "sleep 0.5; echo done >> done; exit 0" TERM; echo $$ >> started; while :; do sleep 0.05; done'"""
+    )
+    shell = subprocess.Popen(["/bin/sh", "-c", restarting(slow)], cwd=tmp_path)
+    try:
+        until(lambda: bool(lines(tmp_path / "started")), "the start")
+        shell.terminate()
+        shell.wait(20)
+    finally:
+        shell.kill()
+    assert lines(tmp_path / "done") == ["done"]
