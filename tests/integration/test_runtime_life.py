@@ -25,10 +25,18 @@ WAITING = "knobless_runtime_requests_waiting"
 RESTARTS = "knobless_runtime_predictor_restarts_total"
 
 
-@pytest.fixture
-def acts(tmp_path: Path) -> Iterator[Runtime]:
-    with serve("acts", tmp_path, "--predictors", "1", "--deadline-s", "4") as runtime:
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
+    with serve("acts", tmp_path_factory.mktemp("acts"), "--predictors", "1", "--deadline-s", "40") as runtime:
         yield runtime.wait_ready()
+
+
+@pytest.fixture
+def acts(shared: Runtime) -> Runtime:
+    """The server that tests share where they leave it as it was: ready, with nothing in flight."""
+    shared.wait_ready()
+    until(lambda: shared.metric(IN_FLIGHT) == 0, "rest")
+    return shared
 
 
 def order(what: str) -> bytes:
@@ -110,42 +118,45 @@ async def test_probes_are_answered_while_a_prediction_blocks(acts: Runtime) -> N
 
 
 @pytest.mark.case("D1", "D5")
-async def test_a_stuck_prediction_is_504_and_its_predictor_is_replaced(acts: Runtime) -> None:
-    (stuck,) = acts.predictors()
-    async with asyncio.TaskGroup() as group:
-        late = group.create_task(once(acts, "sleep:3600"))
-        await shows(acts, IN_FLIGHT, 1)
-        waiting = group.create_task(once(acts, "Oslo"))
-    assert (late.result().status, late.result().error["code"]) == (504, "DEADLINE_EXCEEDED")
-    assert waiting.result().status in (200, 504)  # it waits for the replacement as long as its own deadline allows
-    await asyncio.to_thread(until, lambda: acts.ask("GET", "/health").status == 200, "a replacement")
-    assert (await once(acts, "Oslo")).status == 200
-    assert acts.predictors() != [stuck]
-    assert acts.metric(RESTARTS, cause="stuck") == 1
+async def test_a_stuck_prediction_is_504_and_its_predictor_is_replaced(tmp_path: Path) -> None:
+    with serve("acts", tmp_path, "--predictors", "2", "--deadline-s", "2") as runtime:
+        before = set(runtime.wait_ready().predictors())
+        async with asyncio.TaskGroup() as group:
+            late = group.create_task(once(runtime, "sleep:3600"))
+            await shows(runtime, IN_FLIGHT, 1)
+            beside = group.create_task(once(runtime, "Oslo"))
+        assert (late.result().status, late.result().error["code"]) == (504, "DEADLINE_EXCEEDED")
+        assert beside.result().status == 200
+        await shows(runtime, "knobless_runtime_predictors_ready", 2)
+        assert (await once(runtime, "Oslo")).status == 200
+        assert len(set(runtime.predictors()) & before) == 1
+        assert runtime.metric(RESTARTS, cause="stuck") == 1
 
 
 @pytest.mark.case("D6")
 async def test_a_shorter_deadline_of_the_gateway_counts_and_kills_no_predictor(acts: Runtime) -> None:
-    pids = acts.predictors()
+    pids, restarts = acts.predictors(), acts.metric(RESTARTS)
     early = await once(acts, "sleep:1", x_knobless_deadline_ms="200")
     after = await once(acts, "Oslo")  # the abandoned call still holds its predictor: this one waits for it
     assert (early.status, after.status) == (504, 200)
     assert acts.predictors() == pids
-    assert acts.metric(RESTARTS) == 0
+    assert acts.metric(RESTARTS) == restarts
 
 
 @pytest.mark.case("D5")
 async def test_a_request_that_expires_while_it_waits_never_starts(acts: Runtime) -> None:
+    pids = acts.predictors()
     async with asyncio.TaskGroup() as group:
         running = group.create_task(once(acts, "sleep:1.5"))
         await shows(acts, IN_FLIGHT, 1)
         expired = group.create_task(once(acts, "die", x_knobless_deadline_ms="200"))
     assert (running.result().status, expired.result().status) == (200, 504)
     assert (await once(acts, "Oslo")).status == 200
-    assert acts.metric(RESTARTS) == 0  # what would have ended the predictor was never run
+    assert acts.predictors() == pids  # what would have ended the predictor was never run
 
 
 async def test_a_client_that_leaves_while_it_waits_takes_its_work_along(acts: Runtime) -> None:
+    pids = acts.predictors()
     async with asyncio.TaskGroup() as group:
         running = group.create_task(once(acts, "sleep:2"))
         await shows(acts, IN_FLIGHT, 1)
@@ -156,8 +167,8 @@ async def test_a_client_that_leaves_while_it_waits_takes_its_work_along(acts: Ru
         assert not running.done()
     assert running.result().status == 200
     assert (await once(acts, "Oslo")).status == 200
-    assert acts.metric("knobless_runtime_requests_total", code="499") == 1
-    assert acts.metric(RESTARTS) == 0
+    assert acts.metric("knobless_runtime_requests_total", code="499") >= 1
+    assert acts.predictors() == pids
 
 
 async def test_a_client_that_leaves_in_the_middle_of_its_body_costs_nothing(acts: Runtime) -> None:
@@ -179,49 +190,51 @@ async def test_a_predictor_that_ends_fails_its_own_request_and_no_other(acts: Ru
     async with asyncio.TaskGroup() as group:
         own = group.create_task(once(acts, what, x_request_id="own"))
         await asyncio.to_thread(until, lambda: own.done() or acts.metric(IN_FLIGHT) == 1, "the fatal request")
-        others = [group.create_task(once(acts, "Oslo", x_knobless_deadline_ms="60000")) for _ in range(2)]
+        others = [group.create_task(once(acts, "Oslo")) for _ in range(2)]
     assert (own.result().status, own.result().error["code"]) == (500, "INTERNAL_ERROR")
-    assert {task.result().status for task in others} <= {200, 504}  # 504: the replacement took longer than 4 s
-    await asyncio.to_thread(until, lambda: acts.ask("GET", "/health").status == 200, "a replacement")
-    assert (await once(acts, "Oslo")).status == 200
+    assert [task.result().status for task in others] == [200, 200]  # they waited for the replacement
 
 
 @pytest.mark.case("C15", "C20")
 def test_without_a_predictor_it_is_not_ready_but_alive_and_then_ready_again(acts: Runtime) -> None:
     (pid,) = acts.predictors()
+    died = acts.metric(RESTARTS, cause="died")
     os.kill(pid, signal.SIGKILL)
     until(lambda: acts.ask("GET", "/health").status == 503, "the end of readiness")
     assert acts.ask("GET", "/live").status == 200
     until(lambda: acts.ask("GET", "/health").status == 200, "a replacement")
     assert acts.post(order("Oslo")).status == 200
-    assert acts.metric(RESTARTS, cause="died") == 1
+    assert acts.metric(RESTARTS, cause="died") == died + 1
 
 
-def test_predictors_do_not_outlive_a_front_process_that_is_killed(acts: Runtime) -> None:
-    (pid,) = acts.predictors()
-    acts.process.kill()
-    acts.process.wait()
-    until(lambda: not Path(f"/proc/{pid}").exists(), "the predictor's end")
+def test_predictors_do_not_outlive_a_front_process_that_is_killed(tmp_path: Path) -> None:
+    with serve("acts", tmp_path, "--predictors", "1") as runtime:
+        (pid,) = runtime.wait_ready().predictors()
+        runtime.process.kill()
+        runtime.process.wait()
+        until(lambda: not Path(f"/proc/{pid}").exists(), "the predictor's end")
 
 
 # The end.
 
 
 @pytest.mark.case("C10", "C11", "C19")
-async def test_after_sigterm_it_is_not_ready_but_serves_what_still_comes(acts: Runtime) -> None:
-    async with Connection.open(acts.port) as idle:
-        assert (await idle.ask("POST", "/invocations", order("Oslo"), JSON)).headers.get("connection") is None
-        async with asyncio.TaskGroup() as group:
-            running = group.create_task(once(acts, "sleep:2"))
-            await shows(acts, IN_FLIGHT, 1)
-            acts.process.send_signal(signal.SIGTERM)
-            await asyncio.to_thread(until, lambda: acts.ask("GET", "/health").status == 503, "the end of readiness")
-            assert acts.ask("GET", "/live").status == 200
-            new = group.create_task(once(acts, "Oslo"))
-            old = group.create_task(idle.ask("POST", "/invocations", order("Oslo"), JSON))
-    answers = [running.result(), new.result(), old.result()]
-    assert [(answer.status, answer.headers["connection"]) for answer in answers] == [(200, "close")] * 3
-    assert await asyncio.to_thread(acts.process.wait, 20) == 0
+async def test_after_sigterm_it_is_not_ready_but_serves_what_still_comes(tmp_path: Path) -> None:
+    with serve("acts", tmp_path, "--predictors", "1", "--deadline-s", "20") as runtime:
+        runtime.wait_ready()
+        async with Connection.open(runtime.port) as idle:
+            assert (await idle.ask("POST", "/invocations", order("Oslo"), JSON)).headers.get("connection") is None
+            async with asyncio.TaskGroup() as group:
+                running = group.create_task(once(runtime, "sleep:2"))
+                await shows(runtime, IN_FLIGHT, 1)
+                runtime.process.send_signal(signal.SIGTERM)
+                await asyncio.to_thread(until, lambda: runtime.ask("GET", "/health").status == 503, "unreadiness")
+                assert runtime.ask("GET", "/live").status == 200
+                new = group.create_task(once(runtime, "Oslo"))
+                old = group.create_task(idle.ask("POST", "/invocations", order("Oslo"), JSON))
+        answers = [running.result(), new.result(), old.result()]
+        assert [(answer.status, answer.headers["connection"]) for answer in answers] == [(200, "close")] * 3
+        assert await asyncio.to_thread(runtime.process.wait, 20) == 0
 
 
 @pytest.mark.case("C7", "C9")
