@@ -50,6 +50,18 @@ def test_the_program_registers_what_the_golden_says(stack: str, recorded_now: Pa
     assert json.loads(now) == json.loads(golden), "if this change is meant: python tests/goldens/write.py"
 
 
+@pytest.mark.case("F3")
+def test_what_is_rendered_depends_on_no_cluster_that_happens_to_be_configured(tmp_path: Path) -> None:
+    command = [sys.executable, str(GOLDENS / "record_graph.py"), "local.alpha.wine", str(GOLDENS.parents[1] / "stacks")]
+    broken = tmp_path / "broken"
+    broken.write_text("{")
+    recorded = {
+        subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
+        for env in ({}, {"KUBECONFIG": str(broken)}, {"KUBECONFIG": "/nowhere", "HOME": "/elsewhere"})
+    }
+    assert [json.loads(text)["resources"] for text in recorded] == [resources("local.alpha.wine")]
+
+
 def test_every_recorded_stack_has_a_golden(recorded_now: Path) -> None:
     assert sorted(path.name for path in recorded_now.glob("*.json")) == [path.name for path in RECORDED]
 

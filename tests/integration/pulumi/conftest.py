@@ -279,7 +279,6 @@ def stand_in(cluster: Cluster) -> Iterator[StandIn]:
 class Ran:
     code: int
     output: str
-    took_s: float
 
 
 @dataclass(frozen=True)
@@ -309,10 +308,9 @@ class Engine:
         )
 
     def run(self, *arguments: str) -> Ran:
-        began = time.monotonic()
         process = self.start(*arguments)
         output, _ = process.communicate()
-        return Ran(process.returncode, output, time.monotonic() - began)
+        return Ran(process.returncode, output)
 
     def made(self, stack: str) -> str:
         """Makes the stack; returns its name."""
