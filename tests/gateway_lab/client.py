@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import ssl
 import time
@@ -79,5 +80,8 @@ class Client:
 
     async def leave(self) -> None:
         if self._streams is not None:
-            self._streams[1].close()
+            writer = self._streams[1]
             self._streams = None
+            writer.close()
+            with contextlib.suppress(OSError, TimeoutError):  # the other side may be gone already
+                await asyncio.wait_for(writer.wait_closed(), 2)

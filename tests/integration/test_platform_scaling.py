@@ -14,6 +14,10 @@ def desired(suite: Suite, endpoint: str) -> int:
     return int(suite.status(endpoint).get("autoscaler", {}).get("desiredReplicas") or 0)
 
 
+def kubectl_line(suite: Suite, endpoint: str) -> list[str]:
+    return suite.kubectl("get", "mep", "-n", names.team_namespace("alpha"), endpoint, "--no-headers").out.split()
+
+
 def test_replicas_rise_within_30_s_of_a_load_and_fall_after_the_down_window_and_each_step_has_a_reason(
     suite: Suite,
 ) -> None:
@@ -32,8 +36,8 @@ def test_replicas_rise_within_30_s_of_a_load_and_fall_after_the_down_window_and_
     assert {decision["reason"] for decision in decisions} and all(each["reason"] for each in decisions)
     assert any(each["to"] > each["from"] for each in decisions) and any(each["to"] < each["from"] for each in decisions)
     assert most >= 2 and len(decisions) <= 10
-    row = suite.kubectl("get", "mep", "-n", names.team_namespace("alpha"), "scaled", "--no-headers").out.split()
-    assert row[:5] == ["scaled", "1", "1", "1", "51.2"]
+    line = ["scaled", "1", "1", "1", "51.2"]
+    wait_until(lambda: kubectl_line(suite, "scaled")[:5] == line, 60, f"kubectl says {line}")
 
 
 def test_no_manager_but_the_autoscaler_owns_replicas(suite: Suite) -> None:
