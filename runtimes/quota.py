@@ -22,6 +22,7 @@ THREAD_VARIABLES = (
     "BLIS_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
     "NUMEXPR_NUM_THREADS",
+    "LOKY_MAX_CPU_COUNT",  # what scikit-learn's stored n_jobs=-1 means
 )
 
 
