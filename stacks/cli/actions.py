@@ -74,7 +74,7 @@ class Actions:
 
     # up
 
-    def up(self, *, assume_yes: bool, only: tuple[str, ...], demo: bool) -> None:
+    def up(self, *, assume_yes: bool, only: tuple[str, ...], announced: tuple[str, ...], demo: bool) -> None:
         started_s = self.console.clock()
         environment = self.declared()
         facts, bin_dir = self._bring_up(environment)
@@ -86,7 +86,7 @@ class Actions:
             self.with_kube(facts, lambda kube: self._system_objects(kube, facts))
         pulumi = Pulumi(self.workspace, bin_dir)
         plans = self._plans(pulumi, environment, only)
-        applying.gate(plans, self.console)
+        applying.gate(plans, announced)
         self._confirm_removals(plans, assume_yes)
         applying.apply(pulumi, plans, self.console, lambda stack: self._watch(facts, stack))
         if demo and environment.endpoints:
@@ -124,7 +124,13 @@ class Actions:
 
     def _plans(self, pulumi: Pulumi, environment: Environment, only: tuple[str, ...]) -> tuple[planning.StackPlan, ...]:
         with self.console.step("Plan"):
-            plans = planning.make(pulumi, self._stacks(environment, only), self.workspace.environment, self._progress)
+            plans = planning.make(
+                pulumi,
+                self._stacks(environment, only),
+                self.workspace.environment,
+                removals=not only,
+                report=self.console.progress,
+            )
             for plan in plans:
                 self.console.note("\n".join(f"    {line}" for line in planning.describe(plan)))
         return plans
@@ -139,9 +145,6 @@ class Actions:
             names.EndpointStack(self.workspace.environment, spec.team, spec.endpoint).name for spec in chosen
         ]
         return [names.PlatformStack(self.workspace.environment).name, *of_endpoints]
-
-    def _progress(self, line: str) -> None:
-        self.console.progress(line)
 
     def _confirm_removals(self, plans: tuple[planning.StackPlan, ...], assume_yes: bool) -> None:
         gone = [plan.stack for plan in plans if plan.removed]
@@ -222,7 +225,7 @@ class Actions:
         self.facts()
         bin_dir = local_cluster.pulumi_only(self.workspace, self.console)
         plans = self._plans(Pulumi(self.workspace, bin_dir), environment, ())
-        applying.gate(plans, self.console)
+        applying.gate(plans)
         if expect_no_changes and any(plan.changes for plan in plans):
             raise CliError("the plan has changes", code=ExitCode.CHANGES)
 

@@ -1,54 +1,92 @@
-"""Gate, then apply: the plan's steps judged by the rules on operations, then each stack in order."""
+"""Gate, then apply: the plan's steps judged by the rules on operations, the platform first, endpoints side by side.
+
+Endpoint stacks share nothing, so one that waits for its pods does not keep the others waiting, and one that fails
+does not keep the others from being applied.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 from policies import operations
-from stacks.cli.console import Console
+from stacks.cli.console import Console, duration
 from stacks.cli.errors import CliError, ExitCode
 from stacks.cli.planning import StackPlan
 from stacks.cli.pulumi_cli import Pulumi
 
 Watch = Callable[[str], Callable[[], str | None]]
+AT_ONCE = 4
+INTERRUPTED = "interrupted"
 
 
-def gate(plans: tuple[StackPlan, ...], console: Console) -> None:
+def gate(plans: tuple[StackPlan, ...], announced: Collection[str] = ()) -> None:
     """Raises CliError with every step of every stack that the rules refuse; nothing is applied then."""
     refused = [
         f"{plan.stack}: {verdict}"
         for plan in plans
         if plan.preview is not None
-        for verdict in operations.refused(operations.judge(plan.preview.steps))
+        for verdict in operations.refused(operations.judge(plan.preview.steps, announced))
     ]
     if refused:
         lines = "\n".join(f"- {line}" for line in refused)
-        raise CliError(f"the rules on operations refuse this plan; nothing was applied:\n{lines}", code=ExitCode.POLICY)
+        raise CliError(
+            f"the rules on operations refuse this plan; nothing was applied:\n{lines}",
+            hint="`knobless up --announce NAME` agrees to an operation on NAME",
+            code=ExitCode.POLICY,
+        )
 
 
 def apply(pulumi: Pulumi, plans: tuple[StackPlan, ...], console: Console, watch: Watch) -> None:
-    """Apply each stack that changes. One endpoint's failure does not keep the others from being applied."""
-    failures: list[CliError] = []
-    for plan in plans:
-        if not plan.changes:
-            continue
-        verb = "Removing" if plan.removed else "Applying"
+    """Apply each stack that changes, removals last. Raises CliError with every failure."""
+    changing = [plan for plan in plans if plan.changes]
+    for group in (
+        [plan for plan in changing if plan.of_platform],
+        [plan for plan in changing if not plan.of_platform and not plan.removed],
+        [plan for plan in changing if plan.removed],
+    ):
+        failures = _apply_group(pulumi, group, console, watch)
+        if failures:
+            message = "\n".join(error.message for error in failures)
+            raise CliError(message, hint=failures[0].hint, code=failures[0].code)
+
+
+def _apply_group(pulumi: Pulumi, plans: list[StackPlan], console: Console, watch: Watch) -> list[CliError]:
+    if not plans:
+        return []
+    stop = Event()
+    with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
+        running = [pool.submit(_apply_one, pulumi, plan, console, watch(plan.stack), stop) for plan in plans]
         try:
-            with console.step(f"{verb} {plan.stack}"):
-                _apply_one(pulumi, plan, console, watch)
-        except CliError as error:
-            if plan.stack.endswith(".platform"):
-                raise
-            console.note(f"    failed: {error.message}")
-            failures.append(error)
-    if failures:
-        first = failures[0]
-        message = "\n".join(error.message for error in failures)
-        raise CliError(message, hint=first.hint, code=first.code)
+            return [failure for future in running if (failure := future.result()) is not None]
+        except KeyboardInterrupt:
+            stop.set()  # each run interrupts its pulumi, which writes its state and unlocks
+            for future in running:
+                future.cancel()
+            raise
 
 
-def _apply_one(pulumi: Pulumi, plan: StackPlan, console: Console, watch: Watch) -> None:
-    if plan.removed:
-        pulumi.destroy(plan.stack, console.progress)
-    else:
-        pulumi.up(plan.stack, console.progress, watch(plan.stack))
+def _apply_one(
+    pulumi: Pulumi, plan: StackPlan, console: Console, watch: Callable[[], str | None], stop: Event
+) -> CliError | None:
+    verb, past = ("Removing", "removed") if plan.removed else ("Applying", "applied")
+    console.note(f"==> {verb} {plan.stack}")
+    started_s = console.clock()
+
+    def say(line: str) -> None:
+        if line.strip("."):
+            console.progress(f"{plan.stack}: {line}")
+
+    def abandon() -> str | None:
+        return INTERRUPTED if stop.is_set() else None if plan.removed else watch()
+
+    try:
+        if plan.removed:
+            pulumi.destroy(plan.stack, say, abandon)
+        else:
+            pulumi.up(plan.stack, say, abandon)
+    except CliError as error:
+        return error
+    console.note(f"    {plan.stack} {past} in {duration(console.clock() - started_s)}")
+    return None

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from threading import RLock
 from typing import TextIO
 
 PLAIN_INTERVAL_S = 10.0
@@ -37,25 +38,29 @@ class Console:
     clock: Callable[[], float] = time.monotonic
     _last_plain_s: float = -PLAIN_INTERVAL_S
     _line_open: bool = False
+    _lock: RLock = field(default_factory=RLock)
 
     def result(self, text: str = "") -> None:
         """A line that the command was run for."""
-        self._close_line()
-        print(text, file=self.out, flush=True)
+        with self._lock:
+            self._close_line()
+            print(text, file=self.out, flush=True)
 
     def note(self, text: str) -> None:
         """A line about what happens."""
-        self._close_line()
-        print(text, file=self.err, flush=True)
+        with self._lock:
+            self._close_line()
+            print(text, file=self.err, flush=True)
 
     def progress(self, text: str) -> None:
         """A line that the next progress replaces on a terminal; elsewhere at most one in ten seconds."""
-        if self.err.isatty():
-            print(f"\r\x1b[K  {text[:150]}", end="", file=self.err, flush=True)
-            self._line_open = True
-        elif self.clock() - self._last_plain_s >= PLAIN_INTERVAL_S:
-            self._last_plain_s = self.clock()
-            print(f"  {text}", file=self.err, flush=True)
+        with self._lock:
+            if self.err.isatty():
+                print(f"\r\x1b[K  {text[:150]}", end="", file=self.err, flush=True)
+                self._line_open = True
+            elif self.clock() - self._last_plain_s >= PLAIN_INTERVAL_S:
+                self._last_plain_s = self.clock()
+                print(f"  {text}", file=self.err, flush=True)
 
     @contextmanager
     def step(self, title: str) -> Iterator[None]:

@@ -20,6 +20,7 @@ from spec.platform import PlatformSpec
 from stacks.cli import mlflow_env, side_by_side
 from stacks.cli.console import Console
 from stacks.cli.errors import CliError, ExitCode
+from stacks.cli.pulumi_cli import GENERATED
 from stacks.cli.workspace import Workspace
 from stacks.cluster import ClusterFacts
 
@@ -104,7 +105,7 @@ def stop(workspace: Workspace, console: Console) -> None:
 def forget_stacks(workspace: Workspace) -> None:
     """Remove the state of stacks whose cluster is gone, with the configuration that Pulumi generated for them."""
     shutil.rmtree(workspace.cluster_dir, ignore_errors=True)
-    for generated in (workspace.root / ".pulumi-config").glob(f"Pulumi.{workspace.environment}.*.yaml"):
+    for generated in (workspace.root / GENERATED).glob(f"Pulumi.{workspace.environment}.*.yaml"):
         generated.unlink()
 
 

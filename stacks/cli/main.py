@@ -71,12 +71,13 @@ def cli(context: click.Context, environment: str, instance: str) -> None:
 @cli.command()
 @click.option("--yes", is_flag=True, help="Remove endpoints whose file is gone without asking.")
 @click.option("--only", multiple=True, metavar="ENDPOINT", help="Plan and apply only this endpoint (repeatable).")
+@click.option("--announce", multiple=True, metavar="NAME", help="Agree to the removal or replacement of NAME.")
 @click.option("--no-demo", is_flag=True, help="Train no example model and send no prediction.")
 @click.pass_obj
 @command
-def up(app: actions.Actions, yes: bool, only: tuple[str, ...], no_demo: bool) -> None:
+def up(app: actions.Actions, yes: bool, only: tuple[str, ...], announce: tuple[str, ...], no_demo: bool) -> None:
     """Start what is missing, then plan, gate and apply every stack."""
-    app.up(assume_yes=yes, only=only, demo=not no_demo)
+    app.up(assume_yes=yes, only=only, announced=announce, demo=not no_demo)
 
 
 @cli.command()

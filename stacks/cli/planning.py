@@ -6,7 +6,9 @@ Owns the order (platform first, removals last) and the text. Leaves the differen
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +32,10 @@ class StackPlan:
         return self.preview is None
 
     @property
+    def of_platform(self) -> bool:
+        return isinstance(names.parse_stack(self.stack), names.PlatformStack)
+
+    @property
     def changes(self) -> bool:
         return self.preview is None or self.preview.changes
 
@@ -46,11 +52,6 @@ def orphans(known: Iterable[str], declared: Iterable[str], environment: str) -> 
         if isinstance(stack, names.EndpointStack) and stack.environment == environment and name not in wanted:
             found.append(name)
     return sorted(found)
-
-
-def stack_plan(pulumi: Pulumi, stack: str) -> StackPlan:
-    pulumi.ensure_stack(stack)
-    return StackPlan(stack, pulumi.preview(stack))
 
 
 def changed_paths(step: Mapping[str, Any]) -> list[str]:
@@ -93,11 +94,23 @@ def pods(steps: Iterable[Mapping[str, Any]]) -> str:
     return "no pod of a model restarts"
 
 
-def make(pulumi: Pulumi, declared: list[str], environment: str, report: Callable[[str], None]) -> tuple[StackPlan, ...]:
-    """Preview every declared stack, platform first, then name the removals."""
-    plans = []
+def make(
+    pulumi: Pulumi, declared: list[str], environment: str, *, removals: bool, report: Callable[[str], None]
+) -> tuple[StackPlan, ...]:
+    """Preview every declared stack, as many at once as there are cores; name the removals where asked for.
+
+    `declared` has the platform first; the answer keeps its order, with removals at its end.
+    """
+    known = pulumi.stacks()
     for stack in declared:
+        if stack not in known:
+            pulumi.init(stack)
+
+    def preview(stack: str) -> StackPlan:
         report(f"previewing {stack}")
-        plans.append(stack_plan(pulumi, stack))
-    gone = orphans(pulumi.stacks(), declared, environment)
+        return StackPlan(stack, pulumi.preview(stack))
+
+    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+        plans = tuple(pool.map(preview, declared))
+    gone = orphans(known, declared, environment) if removals else []
     return (*plans, *(StackPlan(stack, None) for stack in gone))

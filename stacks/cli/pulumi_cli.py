@@ -20,6 +20,7 @@ from typing import Any
 from stacks.cli.errors import CliError, ExitCode
 from stacks.cli.workspace import Workspace
 
+GENERATED = ".pulumi-config"  # stackConfigDir of Pulumi.yaml
 TAIL_LINES = 60
 POLL_S = 1.0
 INTERRUPT_GRACE_S = 60.0
@@ -106,10 +107,10 @@ class Pulumi:
         """Names of the stacks that the backend knows."""
         return [str(entry["name"]).rsplit("/", 1)[-1] for entry in json.loads(self._quiet("stack", "ls", "--json"))]
 
-    def ensure_stack(self, stack: str) -> None:
-        """Make the stack where the backend does not know it yet."""
-        if stack not in self.stacks():
-            self._quiet("stack", "init", stack, "--secrets-provider", "passphrase")
+    def init(self, stack: str) -> None:
+        """Make a stack. What an earlier state left in its generated file has another passphrase's salt."""
+        (self._workspace.root / GENERATED / f"Pulumi.{stack}.yaml").unlink(missing_ok=True)
+        self._quiet("stack", "init", stack, "--secrets-provider", "passphrase", "--no-select")
 
     def preview(self, stack: str) -> Preview:
         """Run `pulumi preview --json`; raises CliError with Pulumi's own diagnostics."""
@@ -123,10 +124,10 @@ class Pulumi:
         """Apply. `abandon` is asked about once a second; a text ends the wait early and becomes the error."""
         self._stream(stack, ["up", "-s", stack, "--yes", "--skip-preview", *self._packs()], on_line, abandon)
 
-    def destroy(self, stack: str, on_line: Callable[[str], None]) -> None:
+    def destroy(self, stack: str, on_line: Callable[[str], None], abandon: Callable[[], str | None]) -> None:
         """Remove all that the stack holds, and the stack."""
         self._run("state", "unprotect", "-s", stack, "--all", "--yes")
-        self._stream(stack, ["destroy", "-s", stack, "--yes", "--skip-preview"], on_line, lambda: None)
+        self._stream(stack, ["destroy", "-s", stack, "--yes", "--skip-preview"], on_line, abandon)
         self._quiet("stack", "rm", stack, "--yes")
 
     def outputs(self, stack: str) -> dict[str, Any]:

@@ -27,11 +27,11 @@ def test_a_renamed_file_moves_the_endpoint_and_a_removed_one_ends_it_without_an_
     assert f"{ENVIRONMENT}.alpha.old-name: its file is gone" in planned
     assert f"{ENVIRONMENT}.alpha.new-name" in planned and "new endpoint" in planned
 
-    refused = suite.knobless("up", "--no-demo", "--only", "new-name")
+    refused = suite.knobless("up", "--no-demo")
     assert refused.code != 0 and "--yes" in refused.err
     assert suite.object("old-name") is not None, "without a yes nothing is removed"
 
-    suite.must("up", "--no-demo", "--only", "new-name", "--yes")
+    suite.must("up", "--no-demo", "--yes")
     assert suite.object("old-name") is None
     wait_until(lambda: not everything_named(suite, "old-name"), 60, "everything of the old name is gone")
     assert suite.status("new-name")["trafficRevision"]
