@@ -15,7 +15,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from controllers.kube.errors import Gone, KubeError, error_from
+from controllers.kube.errors import Gone, KubeError, Unreachable, error_from
 from controllers.kube.resources import Gvr, Object
 
 log = logging.getLogger(__name__)
@@ -95,7 +95,8 @@ async def follow(
             version = None
             await asyncio.sleep(_PAUSE_S)
         except (KubeError, ValueError, KeyError) as error:
-            log.info("watch interrupted", extra={"resource": gvr.plural, "error": str(error)})
+            level = logging.INFO if isinstance(error, Unreachable) else logging.WARNING
+            log.log(level, "watch interrupted", extra={"resource": gvr.plural, "error": str(error)})
             await backoff.wait()
 
 
