@@ -82,11 +82,11 @@ class Process:
             "gateways": self.gateways.follow(gateways),
             "lease": self.lease.run(),
             "pulse": self._pulse(),
-            "rollout": self._when_synced(self.rollout.run()),
-            "autoscaler": self._when_synced(self.autoscaler.run()),
+            "rollout": self._when_synced("rollout", self.rollout.run()),
+            "autoscaler": self._when_synced("autoscaler", self.autoscaler.run()),
         }
 
-    async def _when_synced(self, loop: Coroutine[Any, Any, None]) -> None:
+    async def _when_synced(self, name: str, loop: Coroutine[Any, Any, None]) -> None:
         """A loop that began on half the state would take the other half for deleted."""
         try:
             for store in (*self.stores.values(), self.gateways):
@@ -94,7 +94,7 @@ class Process:
         except asyncio.CancelledError:
             loop.close()
             raise
-        log.info("synced", extra={"endpoints": len(self.stores[MODEL_ENDPOINTS].objects)})
+        log.info("loop begins", extra={"loop": name, "endpoints": len(self.stores[MODEL_ENDPOINTS].objects)})
         await loop
 
     async def _pulse(self) -> None:
