@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from controllers.autoscaler.core import Decision, Role, Verdict
 from controllers.autoscaler.rules import Reason
 from controllers.autoscaler.settings import Settings
-from controllers.kube import Object
 from controllers.kube.fields import condition, items, mapping, seconds, timestamp
+from controllers.kube.resources import Object
 
 CONDITION = "Scaled"
 DECISIONS_MAX = 10

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from controllers.autoscaler.core import Revision, Role
-from controllers.kube import Object
 from controllers.kube.fields import at, items, key_of, mapping, number
+from controllers.kube.resources import Object
 from controllers.sizing import target_of
 from spec import names
 

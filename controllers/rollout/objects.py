@@ -3,8 +3,8 @@
 The Deployment never states `spec.replicas`: that field is the autoscaler's alone.
 """
 
-from controllers.kube import DEPLOYMENTS, SERVICES, Object
 from controllers.kube.fields import key_of, mapping
+from controllers.kube.resources import DEPLOYMENTS, SERVICES, Object
 from spec import names
 
 MODEL_VERSION = f"{names.GROUP}/model-version"

@@ -7,8 +7,8 @@ failure: a pull may fail once, nodes may be on their way. Leaves to `core` what 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from controllers.kube import Object
 from controllers.kube.fields import at, condition, items, number, seconds
+from controllers.kube.resources import Object
 
 UNSCHEDULABLE = "Unschedulable"
 PULL_GRACE_S = 30.0

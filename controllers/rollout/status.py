@@ -1,7 +1,7 @@
 """Rollout's keys of the endpoint's status, as an object to apply; and whether it says anything new. Pure."""
 
-from controllers.kube import Object
 from controllers.kube.fields import condition, mapping, timestamp
+from controllers.kube.resources import Object
 from controllers.rollout.core import Status
 
 _LISTED = ("revisions", "conditions")

@@ -6,8 +6,8 @@ Below this edge nobody looks into a Kubernetes object again.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from controllers.kube import Object
 from controllers.kube.fields import at, covers, items, key_of, mapping, number, seconds
+from controllers.kube.resources import Object
 from controllers.rollout.objects import MODEL_VERSION, deployment_object, service_object
 from controllers.rollout.phases import Phase
 from controllers.rollout.pods import Problem, worst_problem

@@ -94,7 +94,6 @@ def test_replicas_that_still_start_are_not_asked_for_twice() -> None:
 
 
 @pytest.mark.case("autoscaler-G1")
-@pytest.mark.case("autoscaler-G6")
 @pytest.mark.case("autoscaler-F10")
 def test_without_a_past_nothing_is_lowered() -> None:
     found = of(verdict(State(), seen(load(0.0), revision(issued=7))))
@@ -174,7 +173,6 @@ def test_the_first_revision_is_sized_by_demand_and_floor() -> None:
 
 @pytest.mark.parametrize(("role", "reason"), [(Role.PARKED, Reason.PARKED), (Role.FAILED, Reason.FAILED)])
 @pytest.mark.parametrize(("issued", "sized"), [(8, True), (20, True), (3, False)])
-@pytest.mark.case("autoscaler-C8")
 def test_a_parked_or_failed_one_keeps_its_replicas_and_says_whether_they_would_do(
     role: Role, reason: Reason, issued: int, sized: bool
 ) -> None:

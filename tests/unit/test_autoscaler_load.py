@@ -152,7 +152,6 @@ def test_a_leaving_gateway_counts_where_it_answers_and_is_not_missed() -> None:
     assert (gone.load, gone.complete) == (LOAD, True)
 
 
-@pytest.mark.case("autoscaler-A17")
 def test_gateways_are_the_running_pods_with_an_address() -> None:
     def pod(uid: str, phase: str, ip: str | None, **metadata: str) -> dict[str, object]:
         return {"metadata": {"uid": uid, **metadata}, "status": {"phase": phase} | ({"podIP": ip} if ip else {})}

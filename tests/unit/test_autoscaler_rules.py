@@ -192,7 +192,6 @@ def test_the_order_is_fixed() -> None:
 @pytest.mark.case("autoscaler-A14")
 @pytest.mark.case("autoscaler-B3")
 @pytest.mark.case("autoscaler-C9")
-@pytest.mark.case("autoscaler-J2")
 def test_the_merge_gives_the_last_rule_that_moved_the_number(
     changes: dict[str, object], replicas: int, reason: Reason
 ) -> None:
