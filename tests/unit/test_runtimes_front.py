@@ -249,7 +249,12 @@ def test_an_accepted_connection_has_nodelay_whatever_the_event_loop_does() -> No
 
 def test_settings_have_defaults_for_all_but_the_model_and_its_python() -> None:
     settings = parse_settings(["--model", "/model", "--model-python", "/opt/model/bin/python"])
-    assert (settings.model, settings.port, settings.deadline_s, settings.predictors) == (Path("/model"), 8080, 60.0, None)
+    assert (settings.model, settings.port, settings.deadline_s, settings.predictors) == (
+        Path("/model"),
+        8080,
+        60.0,
+        None,
+    )
     assert settings.max_body_bytes == 16 * 1024 * 1024
 
 
