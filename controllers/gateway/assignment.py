@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from controllers.gateway.settings import QueueClass
 from controllers.gateway.snapshot import Endpoint
@@ -27,7 +28,7 @@ class Spares:
 
     by_timeout: tuple[tuple[int, tuple[str, ...]], ...]
 
-    @property
+    @cached_property
     def names(self) -> frozenset[str]:
         return frozenset(name for _, names in self.by_timeout for name in names)
 

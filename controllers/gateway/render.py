@@ -20,19 +20,32 @@ POST_PATHS: Final = ("invocations",)
 GET_PATHS: Final = ("ping", "health", "version")
 HEADER_DEADLINE: Final = "x-knobless-deadline-ms"
 FINGERPRINT: Final = "KNOBLESS_FINGERPRINT"
+DRAIN_FILE: Final = "refuse.lua"
 _RETRY_JITTER_MAX_S: Final = 5
+# A body up to this fits into a buffer beside its headers, and is waited for before anything is refused.
+_SMALL_BYTES: Final = 8192
+# What is taken in and dropped of a refused body: four times the largest that is allowed, for ten seconds.
+_DRAIN_BODIES: Final = 4
+_DRAIN_MOST_S: Final = 10
 
 
 def files(desired: Desired, settings: Settings) -> dict[str, str]:
     """Each file of the configuration by its name in the run folder."""
     config = _config(desired, settings, fingerprint(settings))
     maps = {map_file(name): _map(desired.maps[name]) for name in MAPS}
-    return {settings.config.name: config} | maps
+    return {settings.config.name: config, DRAIN_FILE: _drain_file(settings)} | maps
+
+
+def _drain_file(settings: Settings) -> str:
+    refusals = (*answers.REFUSALS, answers.too_large(settings.body_max_bytes))
+    most_bytes = settings.body_max_bytes * _DRAIN_BODIES
+    return answers.drain_file(refusals, most_bytes, _DRAIN_MOST_S, _RETRY_JITTER_MAX_S)
 
 
 def fingerprint(settings: Settings) -> str:
     """Of all that HAProxy takes at start only; a running one with another fingerprint needs a reload."""
-    return hashlib.sha256(_config(Desired(), settings, "").encode()).hexdigest()[:16]
+    text = _config(Desired(), settings, "") + _drain_file(settings)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _config(desired: Desired, settings: Settings, mark: str) -> str:
@@ -67,6 +80,7 @@ def _global(settings: Settings, mark: str) -> str:
             "nbthread 1  # the limits are exact with one",
             f"hard-stop-after {settings.drain_s}s",
             "default-path config",
+            f"lua-load {DRAIN_FILE}",
             f"setenv {FINGERPRINT} {mark}",
             "log stdout format raw local0 info",
             f"stats socket {settings.control_socket} mode 600 level admin expose-fd listeners",
@@ -115,6 +129,7 @@ def _https(settings: Settings) -> str:
             f"log-format {_log_format()}",
             f"error-log-format {_error_log_format()}",
             *_identity(),
+            *_body(),
             *_admission(settings),
             *_forwarding(),
         ],
@@ -129,27 +144,35 @@ def _identity() -> Iterable[str]:
     yield "http-request set-var(txn.path) path,bytes(0,256)"
 
 
+def _body() -> Iterable[str]:
+    """Small bodies are waited for; large ones are marked, unless the client waits to be asked for it."""
+    length = f"{{ req.body_size gt {_SMALL_BYTES} }} or {{ req.fhdr(transfer-encoding) -m found }}"
+    yield f"http-request set-var(txn.large) bool(true) if {length}"
+    yield "http-request set-var(txn.large) bool(false) if { req.fhdr(expect) -m found }"
+    yield "http-request wait-for-body time 10s if !{ var(txn.large) -m found }"
+
+
 def _admission(settings: Settings) -> Iterable[str]:
     """Everything that is refused before a slot is taken, cheapest proof first."""
     bearer = 'if { req.hdr(authorization) -m beg -i "bearer " }'
     yield f"http-request set-var(txn.key) req.hdr(authorization),field(2,' '),sha2(256),hex {bearer}"
     yield f"http-request set-var(txn.team) var(txn.key),map({map_file(KEYS)})"
-    yield answers.refuse(answers.UNAUTHENTICATED, "unless { var(txn.team) -m found }")
+    yield from answers.refuse(answers.UNAUTHENTICATED, "!{ var(txn.team) -m found }")
     yield f"http-request set-var(txn.endpoint) path,field(3,/) if {{ path_beg /{PREFIX}/ }}"
     yield "http-request set-var(txn.part) path,field(4,/,0)"
+    yield from answers.refuse(answers.NO_PATH, "!{ var(txn.endpoint) -m found }")
     paths = " ".join((*POST_PATHS, *GET_PATHS))
-    known = f"!{{ var(txn.endpoint) -m found }} or !{{ var(txn.part) -m str {paths} }}"
-    yield answers.refuse(answers.NO_PATH, f"if {known}")
+    yield from answers.refuse(answers.NO_PATH, f"!{{ var(txn.part) -m str {paths} }}")
     yield f"http-request set-var(txn.route) var(txn.endpoint),map({map_file(ROUTES)})"
-    yield answers.refuse(answers.NO_ENDPOINT, "unless { var(txn.route) -m found }")
+    yield from answers.refuse(answers.NO_ENDPOINT, "!{ var(txn.route) -m found }")
     allowed = f"{{ var(txn.key),concat(/,txn.endpoint),map({map_file(ACCESS)}) -m found }}"
-    yield answers.refuse(answers.PERMISSION_DENIED, f"unless {allowed}")
+    yield from answers.refuse(answers.PERMISSION_DENIED, f"!{allowed}")
     post = f"{{ var(txn.part) -m str {' '.join(POST_PATHS)} }}"
-    yield answers.refuse(answers.POST_ONLY, f"if {post} !{{ method POST }}")
-    yield answers.refuse(answers.GET_ONLY, f"if !{post} !{{ method GET HEAD }}")
-    yield answers.refuse(answers.LENGTH_REQUIRED, f"if {post} !{{ req.fhdr(content-length) -m found }}")
+    yield from answers.refuse(answers.POST_ONLY, f"{post} !{{ method POST }}")
+    yield from answers.refuse(answers.GET_ONLY, f"!{post} !{{ method GET HEAD }}")
+    yield from answers.refuse(answers.LENGTH_REQUIRED, f"{post} !{{ req.fhdr(content-length) -m found }}")
     too_large = answers.too_large(settings.body_max_bytes)
-    yield answers.refuse(too_large, f"if {{ req.body_size gt {settings.body_max_bytes} }}")
+    yield from answers.refuse(too_large, f"{{ req.body_size gt {settings.body_max_bytes} }}")
 
 
 def _forwarding() -> Iterable[str]:
@@ -193,8 +216,8 @@ def _queue_class(timeout_ms: int) -> str:
             "option abortonclose",
             f"timeout queue {timeout_ms}ms",
             "http-request set-var(txn.untried) int(1)",
-            answers.refuse(answers.NOT_READY, "if { nbsrv eq 0 }"),
-            answers.refuse(answers.QUEUE_FULL, f"if {full}"),
+            *answers.refuse(answers.NOT_READY, "{ nbsrv eq 0 }"),
+            *answers.refuse(answers.QUEUE_FULL, full),
             "http-request set-timeout server var(txn.deadline_ms)",
             "http-response set-var(txn.pod) int(1)",
             f"http-after-response set-status 429 if {{ status 503 }} {own} {{ var(txn.full) -m bool }}",

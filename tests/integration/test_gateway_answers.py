@@ -61,7 +61,8 @@ def asks_again_later(reply: Reply) -> bool:
         (405, "METHOD_NOT_ALLOWED", KEY, {"method": "PUT"}),
         (405, "METHOD_NOT_ALLOWED", KEY, {"part": "health"}),
         (411, "LENGTH_REQUIRED", KEY, {"headers": {"transfer-encoding": "chunked"}, "body": b"0\r\n\r\n"}),
-        (413, "PAYLOAD_TOO_LARGE", KEY, {"headers": {"content-length": str(16 * MIB + 1)}}),
+        (413, "PAYLOAD_TOO_LARGE", KEY, {"body": b"x" * (16 * MIB + 1)}),
+        (413, "PAYLOAD_TOO_LARGE", KEY, {"headers": {"content-length": f"{16 * MIB + 1}", "expect": "100-continue"}}),
     ],
 )
 async def test_a_request_that_may_not_pass_is_refused_before_it_takes_a_slot(
@@ -300,20 +301,9 @@ def certificate(tmp_path: Path) -> Path:
 
 
 def make_certificate(path: Path, name: str) -> None:
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:P-256",
-        "-nodes",
-        "-days",
-        "2",
-    ]
+    kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
     files = ["-keyout", str(path.with_suffix(".key")), "-out", str(path), "-subj", f"/CN={name}"]
-    subprocess.run([*command, *files], check=True, capture_output=True)
+    subprocess.run(["openssl", "req", "-x509", *kind, *files], check=True, capture_output=True)
 
 
 async def test_a_renewed_certificate_is_served_without_touching_open_connections(
@@ -342,3 +332,45 @@ async def test_a_renewed_certificate_is_served_without_touching_open_connections
         assert (await client.call()).status == 200
         assert client.connected == 1
         await client.leave()
+
+
+@pytest.mark.case("gateway-D14")
+@pytest.mark.parametrize("size", [100, 100_000, 17_000_000])
+@pytest.mark.parametrize("protocol", ["--http1.1", "--http2"])
+async def test_a_client_that_sends_its_whole_body_reads_the_refusal_over_tls(
+    tmp_path: Path, certificate: Path, size: int, protocol: str
+) -> None:
+    async with gateway(tmp_path / "run", certificate=certificate) as running:
+        gate = Gate()
+        pod = await running.pod(f"{REV}-a", gate)
+        await serving(running, [pod], limit=1, queue_max=0)
+        running.cluster.put(MODEL_ENDPOINTS, endpoint_object("rose", traffic=""))
+        await until(lambda: bool(running.cluster.condition("rose")))
+        trust = ssl.create_default_context(cafile=certificate)
+        trust.check_hostname = False
+        held = Client(running.settings.https_port, KEY, trust)
+        holding = asyncio.create_task(held.call())
+        await until(lambda: pod.in_flight == 1)
+        body = tmp_path / "body"
+        body.write_bytes(b"x" * size)
+        wanted = {("iris", "unknown"): 401, ("tulip", KEY): 404, ("rose", KEY): 503, ("iris", KEY): 429}
+        if size > 16 * MIB:
+            wanted = {("iris", "unknown"): 401, ("tulip", KEY): 404, ("iris", KEY): 413}
+        for (endpoint, key), status in wanted.items():
+            for _ in range(5):
+                assert await curl(running, body, endpoint, key, protocol) == f"{status} 0"
+        gate.open()
+        assert (await holding).status == 200
+        await held.leave()
+
+
+async def curl(running: Gateway, body: Path, endpoint: str, key: str, protocol: str) -> str:
+    """The status that curl read, and its own exit code."""
+    url = f"https://localhost:{running.settings.https_port}/serving-endpoints/{endpoint}/invocations"
+    headers = ["-H", f"authorization: Bearer {key}", "-H", "expect:"]
+    process = await asyncio.create_subprocess_exec(
+        "curl", "-sk", protocol, *headers, "--data-binary", f"@{body}", "-o", "/dev/null", "-w", "%{http_code}", url,
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    out, _ = await process.communicate()
+    return f"{out.decode()} {process.returncode}"

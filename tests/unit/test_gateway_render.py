@@ -19,7 +19,7 @@ CONFIG = render.files(DESIRED, SETTINGS)["haproxy.cfg"]
 def test_every_file_is_as_it_was_last_read_by_a_person(tmp_path: Path) -> None:
     main(tmp_path)
     written = {path.name: path.read_text() for path in tmp_path.iterdir()}
-    golden = {path.name: path.read_text() for path in HERE.iterdir() if path.suffix in (".cfg", ".map")}
+    golden = {path.name: path.read_text() for path in HERE.iterdir() if path.suffix in (".cfg", ".map", ".lua")}
     assert written == golden, "if this change is meant: python tests/goldens/gateway/write.py"
 
 
@@ -116,3 +116,11 @@ def test_every_answer_of_ours_fits_into_a_json_string_and_an_haproxy_one() -> No
 @pytest.mark.parametrize("each", [answers.OVERLOADED, answers.UNREACHABLE])
 def test_what_goes_through_a_conditional_holds_none_of_its_marks(each: answers.Answer) -> None:
     assert not set(each.message) & set(",()'")
+
+
+@pytest.mark.case("gateway-D14")
+def test_each_refusal_has_a_service_that_takes_a_large_body_in_first() -> None:
+    used = set(re.findall(r"use-service lua\.(\w+) if \{ var\(txn\.large\) -m bool \} ", CONFIG))
+    lua = render.files(DESIRED, SETTINGS)[render.DRAIN_FILE]
+    assert used == set(re.findall(r'^refuse\("(\w+)"', lua, re.MULTILINE))
+    assert used == {answer.name for answer in answers.REFUSALS} | {"too_large"}
