@@ -101,8 +101,8 @@ async def check(settings: Settings) -> None:
     if binary is None:
         return
     process = await asyncio.create_subprocess_exec(
-        binary, "-c", "-q", "-f", str(settings.config), stderr=asyncio.subprocess.PIPE
+        binary, "-c", "-f", str(settings.config), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
-    _, said = await process.communicate()
+    said, _ = await process.communicate()
     if process.returncode != 0:
         raise StartError(f"HAProxy refuses {settings.config}: {said.decode(errors='replace').strip()}")
