@@ -132,8 +132,11 @@ def as_json(statuses: list[EndpointStatus]) -> list[dict[str, Any]]:
 
 
 def failure(endpoint: Object) -> str | None:
-    """Why waiting for this object is pointless, where a controller said so about its present generation."""
-    terminal = {"ImagePullFailed", "ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ModelLoadFailed"}
-    terminal |= {"CrashLoopBackOff", "Unschedulable", "StartTimeout", "QuotaExceeded", "Refused", "ModelFetchFailed"}
-    status = read(endpoint)
-    return f"{status.reason}: {status.message}" if not status.ready and status.reason in terminal else None
+    """Why waiting for this object is pointless: the rollout's word that the revision declared now can't start."""
+    status = endpoint.get("status") or {}
+    if status.get("observedGeneration") != endpoint["metadata"].get("generation"):
+        return None
+    for revision in status.get("revisions") or ():
+        if revision.get("name") == status.get("declaredRevision") and revision.get("phase") == "Failed":
+            return f"{revision.get('reason', 'Failed')}: {revision.get('message', '')}"
+    return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
@@ -11,16 +12,20 @@ from tests.platform_lab.suite import HOLD_S, Suite, wait_until
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 
+# A replaced revision is drained once the longest request that it may have is over: ten seconds here.
+FIELDS: dict[str, Any] = {"concurrency": {"min": 1, "max": 64}, "deadline_s": 10}
+
+
 def phases(suite: Suite, endpoint: str) -> dict[str, str]:
     return {each["name"]: each["phase"] for each in suite.status(endpoint).get("revisions") or []}
 
 
 def test_a_version_a_limit_and_a_revert_under_load_fail_no_request(suite: Suite) -> None:
-    suite.declare("rolled", model="models:/sleeper/1", concurrency={"min": 1, "max": 64})
+    suite.declare("rolled", model="models:/sleeper/1", **FIELDS)
     suite.up("rolled")
     first = suite.status("rolled")["trafficRevision"]
     with suite.load("rolled", clients=6, sleep_s=0.03, pause_s=0.02) as tally:
-        suite.declare("rolled", model="models:/sleeper/2", concurrency={"min": 1, "max": 64})
+        suite.declare("rolled", model="models:/sleeper/2", **FIELDS)
         said = suite.up("rolled")
         assert "new revision" in said.text
         second = suite.status("rolled")["trafficRevision"]
@@ -28,14 +33,14 @@ def test_a_version_a_limit_and_a_revert_under_load_fail_no_request(suite: Suite)
         wait_until(lambda: phases(suite, "rolled").get(first) == "Held", 60, "the old revision is held")
 
         started_s = time.monotonic()
-        suite.declare("rolled", model="models:/sleeper/1", concurrency={"min": 1, "max": 64})
+        suite.declare("rolled", model="models:/sleeper/1", **FIELDS)
         uids = {pod["metadata"]["uid"] for pod in suite.pods("rolled")}
         suite.up("rolled")
         assert suite.status("rolled")["trafficRevision"] == first
         assert {pod["metadata"]["uid"] for pod in suite.pods("rolled")} <= uids, "a revert starts no pod"
         took_s = time.monotonic() - started_s
 
-        suite.declare("rolled", concurrency={"min": 1, "max": 64}, resources={"cpu": "600m", "memory": "1Gi"})
+        suite.declare("rolled", **FIELDS, resources={"cpu": "600m", "memory": "1Gi"})
         suite.up("rolled")
         third = suite.status("rolled")["trafficRevision"]
         assert third not in (first, second)

@@ -35,10 +35,17 @@ def test_the_reason_of_an_endpoint_that_is_not_ready_stands_below_the_table() ->
     assert text.splitlines()[-1] == "wine: ImagePullFailed: m"
 
 
-def test_waiting_ends_early_only_for_a_reason_that_waiting_does_not_mend() -> None:
-    assert status.failure(endpoint(conditions=[ready("False", "ModelLoadFailed")])) == "ModelLoadFailed: m"
-    assert status.failure(endpoint(conditions=[ready("False", "Starting")])) is None
-    assert status.failure(endpoint(conditions=[ready("False", "ModelLoadFailed", generation=1)])) is None
+def declared(phase: str, name: str = "wine-1", seen: int = 2) -> dict[str, Any]:
+    revision = {"name": name, "phase": phase, "reason": "ModelLoadFailed", "message": "m"}
+    return endpoint(observedGeneration=seen, declaredRevision="wine-1", revisions=[revision])
+
+
+def test_waiting_ends_early_only_where_the_revision_declared_now_has_failed() -> None:
+    assert status.failure(declared("Failed")) == "ModelLoadFailed: m"
+    assert status.failure(declared("Starting")) is None
+    assert status.failure(declared("Failed", seen=1)) is None
+    assert status.failure(declared("Failed", name="wine-0")) is None
+    assert status.failure(endpoint()) is None
 
 
 def test_decisions_are_listed_with_their_reasons() -> None:
