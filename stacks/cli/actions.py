@@ -19,10 +19,24 @@ from controllers.kube import MODEL_ENDPOINTS, NAMESPACES, KubeClient, KubeError,
 from controllers.kube.credentials import CredentialsError, from_kubeconfig
 from spec import names
 from spec.environment import Environment
+from spec.platform import PlatformSpec
 from spec.problems import SpecError
 from stacks import cluster
-from stacks.cli import applying, building, examples, keys, local_cluster, model_facts, planning, predict, status, tls
+from stacks.cli import (
+    applying,
+    building,
+    context_cluster,
+    examples,
+    keys,
+    local_cluster,
+    model_facts,
+    planning,
+    predict,
+    status,
+    tls,
+)
 from stacks.cli.console import Console, duration, table
+from stacks.cli.context_cluster import Entrance
 from stacks.cli.errors import CliError, ExitCode
 from stacks.cli.pulumi_cli import Pulumi, ensure_passphrase, variables
 from stacks.cli.workspace import Workspace
@@ -30,6 +44,7 @@ from stacks.cluster import ClusterFacts
 from stacks.declared import read_environment
 
 T = TypeVar("T")
+WHERE = f"kubectl -n {names.SYSTEM_NAMESPACE} get service {names.COMPONENT_GATEWAY}"
 NOT_RUNNING = "nothing runs here: `knobless up` starts it"
 
 
@@ -62,15 +77,19 @@ class Actions:
     def with_kube(self, facts: ClusterFacts, work: Callable[[KubeClient], Awaitable[T]]) -> T:
         """Run something against the API server; an unreachable one is one clear message."""
 
+        return self._ask(Path(facts.kubeconfig), context_cluster.context_of(self.workspace), work)
+
+    def _ask(self, kubeconfig: Path, context: str | None, work: Callable[[KubeClient], Awaitable[T]]) -> T:
         async def inside() -> T:
-            context = self.declared().platform.context
-            async with KubeClient(from_kubeconfig(Path(facts.kubeconfig), context)) as kube:
+            chosen = context_cluster.credentials(kubeconfig, context) if context else from_kubeconfig(kubeconfig)
+            async with KubeClient(chosen) as kube:
                 return await work(kube)
 
         try:
             return asyncio.run(inside())
         except (KubeError, CredentialsError, OSError) as error:
-            raise CliError(f"the cluster does not answer as it should: {error}", hint=NOT_RUNNING) from error
+            hint = f"`kubectl --context {context} get nodes` has to work first" if context else NOT_RUNNING
+            raise CliError(f"the cluster does not answer as it should: {error}", hint=hint) from error
 
     # up
 
@@ -83,13 +102,18 @@ class Actions:
                 self.console.note(examples.register(self.workspace, facts.model_registry))
         self._build(environment, facts, only)
         with self.console.step("Namespace and certificate of the gateway"):
-            self.with_kube(facts, lambda kube: self._system_objects(kube, facts))
-        pulumi = Pulumi(self.workspace, bin_dir)
+            self.with_kube(facts, lambda kube: self._system_objects(kube, facts, environment.platform))
+        if environment.platform.context is not None:
+            self._note_entrance(facts, environment.platform)
+        pulumi = Pulumi(self.workspace, bin_dir, self.console.note)
         plans = self._plans(pulumi, environment, only)
         applying.gate(plans, announced)
         self._confirm_removals(plans, assume_yes)
-        applying.apply(pulumi, plans, self.console, lambda stack: self._watch(facts, stack))
-        if demo and environment.endpoints:
+        applying.apply(pulumi, plans, self.console, lambda plan: self._watch(facts, plan))
+        if environment.platform.context is not None:
+            self._note_entrance(facts, environment.platform)
+            self._point(self.facts())
+        elif demo and environment.endpoints:
             self._first_prediction(environment, facts)
         self.console.note(f"\nup in {duration(self.console.clock() - started_s)}")
 
@@ -98,8 +122,10 @@ class Actions:
         ensure_passphrase(self.workspace)
         platform = environment.platform
         if platform.context is not None:
-            bin_dir = local_cluster.pulumi_only(self.workspace, self.console)
-            return cluster.cluster_facts(platform, os.environ), bin_dir
+            facts = self.facts()
+            with self.console.step(f"Cluster {platform.context}: it answers, and pulumi is here"):
+                self.with_kube(facts, context_cluster.reach)
+                return facts, local_cluster.pulumi_only(self.workspace, self.console)
         local_cluster.check_machine(self.workspace, platform.gateway.port, self.console)
         with self.console.step("Tools, packages and environments (what is there already is used)"):
             prepared = local_cluster.prepare(self.workspace, self.console)
@@ -115,10 +141,25 @@ class Actions:
         fresh.write_text(facts.model_dump_json(indent=2) + "\n")
         fresh.rename(path)
 
-    async def _system_objects(self, kube: KubeClient, facts: ClusterFacts) -> None:
+    def _note_entrance(self, facts: ClusterFacts, platform: PlatformSpec) -> None:
+        """Before the plan, so that stacks can tell their URL; and after it, when a load balancer has its address."""
+        assert platform.context is not None
+        context_cluster.note_facts(self.workspace, platform.context, self._entrance(facts).url)
+
+    def _entrance(self, facts: ClusterFacts) -> Entrance:
+        """How clients reach the gateway: known of the embedded cluster, asked of another."""
+        ca_dir, platform = self.workspace.ca_dir, self.declared().platform
+        if platform.context is None:
+            return Entrance(facts.gateway_url, tls.ca_file(ca_dir))
+        return self.with_kube(facts, lambda kube: context_cluster.entrance_of(kube, platform, ca_dir))
+
+    async def _system_objects(self, kube: KubeClient, facts: ClusterFacts, platform: PlatformSpec) -> None:
         labels = {"labels": names.managed_labels(names.COMPONENT_CONTROLLERS)}
         await kube.apply(NAMESPACES, None, names.SYSTEM_NAMESPACE, "knobless-tls", {"metadata": labels}, force=False)
-        if facts.node_address is not None:
+        if platform.context is not None:
+            made = await context_cluster.ensure_certificate(kube, platform, self.workspace.ca_dir, datetime.now(UTC))
+            self.console.note(f"    {made or 'the certificate is there'}")
+        elif facts.node_address is not None:
             hosts = [facts.node_address, "localhost", f"gateway.{names.SYSTEM_NAMESPACE}.svc"]
             await tls.ensure_secret(kube, self.workspace.ca_dir, hosts, datetime.now(UTC))
 
@@ -150,25 +191,36 @@ class Actions:
         gone = [plan.stack for plan in plans if plan.removed]
         if not gone or assume_yes:
             return
-        question = f"Remove {', '.join(gone)}, whose files are gone?"
+        hint = "`knobless up --yes` removes what the plan says"
+        self._agree(f"Remove {', '.join(gone)}, whose files are gone?", assume_yes, hint)
+
+    def _agree(self, question: str, assume_yes: bool, hint: str) -> None:
+        """Go on after a yes; CliError otherwise, and where nobody can answer."""
+        if assume_yes:
+            return
         if not sys.stdin.isatty():
-            hint = "`knobless up --yes` removes what the plan says"
             raise CliError(f"{question} Nobody can answer here, so nothing was applied.", hint=hint)
         if not click.confirm(question, err=True):
-            raise CliError("nothing was applied", hint="put the files back, or answer yes")
+            raise CliError("nothing was applied", hint="answer yes, or leave it as it is")
 
-    def _watch(self, facts: ClusterFacts, stack: str) -> Callable[[], str | None]:
-        """Asked while an endpoint's stack is applied: the controllers' word on why waiting is pointless."""
-        parsed = names.parse_stack(stack)
-        if not isinstance(parsed, names.EndpointStack):
+    def _watch(self, facts: ClusterFacts, plan: planning.StackPlan) -> Callable[[], str | None]:
+        """Asked while an endpoint's stack is applied: the controllers' word on why waiting is pointless.
+
+        Only a word about the very spec that is applied counts: before it has arrived, the object may still tell of
+        an earlier one.
+        """
+        parsed, digest = names.parse_stack(plan.stack), plan.spec_digest
+        if not isinstance(parsed, names.EndpointStack) or digest is None:
             return lambda: None
         namespace, name = names.team_namespace(parsed.team), parsed.endpoint
 
         async def look(kube: KubeClient) -> str | None:
             try:
-                return status.failure(await kube.get(MODEL_ENDPOINTS, namespace, name))
+                found = await kube.get(MODEL_ENDPOINTS, namespace, name)
             except KubeError:
                 return None  # not there yet, or no answer: not a word about the endpoint
+            carried = (found["metadata"].get("annotations") or {}).get(names.ANNOTATION_SPEC_DIGEST)
+            return status.failure(found) if carried == digest else None
 
         def ask() -> str | None:
             try:
@@ -184,17 +236,21 @@ class Actions:
         with self.console.step(f"A prediction from {first.endpoint} through the gateway"):
             pass
         self.predict(first.endpoint, None, None)
+        self._point(facts)
+
+    def _point(self, facts: ClusterFacts) -> None:
         self.console.result("\nWhere to look next:")
         for line in self.pointers(facts):
             self.console.result(f"  {line}")
 
     def pointers(self, facts: ClusterFacts) -> list[str]:
         """Addresses and commands for a person who has it running."""
+        context = context_cluster.context_of(self.workspace)
         return [
             "./knobless status              what runs, replicas, decisions and why",
             f"models       {facts.model_registry}",
             f"gateway      {facts.gateway_url or '-'}",
-            f"kubectl      export KUBECONFIG={facts.kubeconfig}",
+            f"kubectl      export KUBECONFIG={facts.kubeconfig}" + (f" and --context {context}" if context else ""),
             'pulumi       eval "$(./knobless env)"; pulumi stack ls',
             "your model   docs/serve-your-own-model.md",
         ]
@@ -222,32 +278,42 @@ class Actions:
 
     def plan(self, *, expect_no_changes: bool) -> None:
         environment = self.declared()
-        self.facts()
+        facts = self.facts()
+        ensure_passphrase(self.workspace)
+        if environment.platform.context is not None:
+            self.with_kube(facts, context_cluster.reach)
         bin_dir = local_cluster.pulumi_only(self.workspace, self.console)
-        plans = self._plans(Pulumi(self.workspace, bin_dir), environment, ())
+        plans = self._plans(Pulumi(self.workspace, bin_dir, self.console.note), environment, ())
         applying.gate(plans)
         if expect_no_changes and any(plan.changes for plan in plans):
             raise CliError("the plan has changes", code=ExitCode.CHANGES)
 
-    def down(self, *, purge: bool) -> None:
+    def down(self, *, purge: bool, assume_yes: bool) -> None:
         """Works without readable files too: what runs must be stoppable whatever Git says."""
-        context = self._context_or_none()
+        context = context_cluster.context_of(self.workspace)
         if context is not None:
-            raise CliError(
-                f"the cluster {context!r} is yours: this command ends embedded clusters only",
-                hint="remove the endpoint files and run `knobless up --yes`; then `pulumi destroy` the platform stack",
-            )
-        with self.console.step(f"Stopping instance {self.workspace.instance}"):
-            local_cluster.stop(self.workspace, self.console)
+            self._clear(context, assume_yes)
+        else:
+            with self.console.step(f"Stopping instance {self.workspace.instance}"):
+                local_cluster.stop(self.workspace, self.console)
         if purge:
             with self.console.step(f"Removing {self.workspace.home}"):
                 local_cluster.purge(self.workspace)
 
-    def _context_or_none(self) -> str | None:
-        try:
-            return self.declared().platform.context
-        except CliError:
-            return None
+    def _clear(self, context: str, assume_yes: bool) -> None:
+        """Take the environment off a cluster of the user's own; the cluster, images and models stay."""
+        kubeconfig = cluster.user_kubeconfig(os.environ, context)
+        self._ask(kubeconfig, context, context_cluster.reach)
+        pulumi = Pulumi(self.workspace, local_cluster.pulumi_only(self.workspace, self.console))
+        standing = context_cluster.standing(pulumi, self.workspace.environment)
+        if standing.is_empty:
+            self.console.note(f"No stack of {self.workspace.environment!r} is known here.")
+        else:
+            self.console.note(context_cluster.removal(context, standing))
+            self._agree("Remove all this?", assume_yes, "`knobless down --yes` does without the question")
+            context_cluster.remove(pulumi, standing, self.console)
+        self._ask(kubeconfig, context, context_cluster.clear_leftovers)
+        local_cluster.forget_stacks(self.workspace)
 
     # status, logs, predict, keys
 
@@ -272,7 +338,7 @@ class Actions:
         else:
             facts = self.facts()
             self.console.result(status.render(read))
-            self.console.result(f"\ngateway {facts.gateway_url or '-'}   models {facts.model_registry}")
+            self.console.result(f"\ngateway {self._entrance(facts).url or '-'}   models {facts.model_registry}")
             if facts.node_address is not None:
                 self.console.result("NetworkPolicies are declared and checked, but the embedded network enforces none.")
 
@@ -280,7 +346,9 @@ class Actions:
         """kubectl's own logs, with the right selector; returns its exit code."""
         facts = self.facts()
         selector, namespace = self._selector(name)
-        argv = [str(self._kubectl()), "--kubeconfig", facts.kubeconfig, "-n", namespace, "logs", "-l", selector]
+        context = context_cluster.context_of(self.workspace)
+        argv = [str(self._kubectl()), "--kubeconfig", facts.kubeconfig, *(["--context", context] if context else [])]
+        argv += ["-n", namespace, "logs", "-l", selector]
         argv += ["--all-containers", "--prefix", "--max-log-requests", "50", "--tail", str(lines)]
         return os.spawnv(os.P_WAIT, argv[0], argv + (["-f"] if follow else []))
 
@@ -304,8 +372,10 @@ class Actions:
         found = self.endpoint(endpoint)
         key_file = key_file or self._key_file(facts, str(found["spec"]["team"]))
         payload_file = self._payload_file(facts, found, payload)
-        ca = tls.ca_file(self.workspace.ca_dir) if facts.node_address else None
-        gateway = facts.gateway_url or ""
+        entrance = self._entrance(facts)
+        ca, gateway = entrance.ca, entrance.url
+        if gateway is None:
+            raise CliError("the gateway has no address yet", hint=f"the cluster gives one to its Service: {WHERE}")
         answer = predict.send(gateway, endpoint, key_file.read_text().strip(), payload_file.read_bytes(), ca)
         self.console.result(f"HTTP {answer.status} in {answer.took_ms:.1f} ms, request {answer.request_id}")
         self.console.result(json.dumps(answer.body) if not isinstance(answer.body, str) else answer.body)

@@ -16,7 +16,7 @@ from stacks.cli.errors import CliError, ExitCode
 from stacks.cli.planning import StackPlan
 from stacks.cli.pulumi_cli import Pulumi
 
-Watch = Callable[[str], Callable[[], str | None]]
+Watch = Callable[[StackPlan], Callable[[], str | None]]
 AT_ONCE = 4
 INTERRUPTED = "interrupted"
 
@@ -57,7 +57,7 @@ def _apply_group(pulumi: Pulumi, plans: list[StackPlan], console: Console, watch
         return []
     stop = Event()
     with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
-        running = [pool.submit(_apply_one, pulumi, plan, console, watch(plan.stack), stop) for plan in plans]
+        running = [pool.submit(_apply_one, pulumi, plan, console, watch(plan), stop) for plan in plans]
         try:
             return [failure for future in running if (failure := future.result()) is not None]
         except KeyboardInterrupt:
@@ -79,7 +79,7 @@ def _apply_one(
             console.progress(f"{plan.stack}: {line}")
 
     def abandon() -> str | None:
-        return INTERRUPTED if stop.is_set() else None if plan.removed else watch()
+        return INTERRUPTED if stop.is_set() else watch()
 
     try:
         if plan.removed:

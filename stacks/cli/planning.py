@@ -36,6 +36,15 @@ class StackPlan:
         return isinstance(names.parse_stack(self.stack), names.PlatformStack)
 
     @property
+    def spec_digest(self) -> str | None:
+        """Digest of the endpoint object's spec as this plan will apply it, which the object then carries."""
+        for step in self.preview.steps if self.preview is not None else ():
+            if is_endpoint_object(step):
+                metadata = step.get("newState", {}).get("inputs", {}).get("metadata", {})
+                return dict(metadata.get("annotations") or {}).get(names.ANNOTATION_SPEC_DIGEST)
+        return None
+
+    @property
     def changes(self) -> bool:
         return self.preview is None or self.preview.changes
 
@@ -59,10 +68,14 @@ def changed_paths(step: Mapping[str, Any]) -> list[str]:
     return sorted({*(step.get("detailedDiff") or {}), *(step.get("diffReasons") or ())})
 
 
+def is_endpoint_object(step: Mapping[str, Any]) -> bool:
+    """Whether the step is about the endpoint object itself, not about the component around it."""
+    return f"kubernetes:{names.API_VERSION}:{names.KIND}::" in str(step.get("urn"))
+
+
 def restarts_pods(step: Mapping[str, Any]) -> bool:
     """Whether the step makes a new revision of an endpoint."""
-    of_endpoint = f":{names.KIND}::" in str(step.get("urn")) and "kubernetes:" in str(step.get("urn"))
-    return of_endpoint and any(path.startswith(POD_PATHS) for path in changed_paths(step))
+    return is_endpoint_object(step) and any(path.startswith(POD_PATHS) for path in changed_paths(step))
 
 
 def describe_step(step: Mapping[str, Any]) -> str:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from controllers.kube import MODEL_ENDPOINTS, Conflict, KubeClient
 from spec import names
-from tests.platform_lab.suite import Suite
+from tests.platform_lab.suite import ROOT, Suite
 
 RULE = '''"""A policy pack of somebody's own: version 2 of the sleeper may not be served."""
 from pulumi_policy import EnforcementLevel, PolicyPack, ResourceValidationPolicy
@@ -71,14 +70,11 @@ def with_extra_rule(suite: Suite) -> Iterator[None]:
     """A second policy pack, named as a person names it."""
     pack = suite.stacks / "recall-pack"
     pack.mkdir(exist_ok=True)
-    (pack / "PulumiPolicy.yaml").write_text((_own_pack() / "PulumiPolicy.yaml").read_text())
+    own = (ROOT / "policies" / "pack" / "PulumiPolicy.yaml").read_text()
+    (pack / "PulumiPolicy.yaml").write_text(own.replace("../../.venv", str(ROOT / ".venv")))
     (pack / "__main__.py").write_text(RULE)
     os.environ["KNOBLESS_POLICY_PACKS"] = str(pack)
     try:
         yield
     finally:
         del os.environ["KNOBLESS_POLICY_PACKS"]
-
-
-def _own_pack() -> Path:
-    return Path(__file__).resolve().parents[2] / "policies" / "pack"

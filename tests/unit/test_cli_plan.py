@@ -87,3 +87,10 @@ def test_a_failed_json_preview_tells_its_errors_and_not_its_steps() -> None:
     ]
     output = json.dumps({"steps": [{"op": "create"}], "diagnostics": entries}) + "\nwarning: z\n"
     assert diagnostics(output) == "the image x is not in the registry\nwarning: z"
+
+
+def test_the_plan_knows_the_digest_that_the_endpoint_object_will_carry() -> None:
+    inputs = {"metadata": {"annotations": {"knobless.dev/spec-digest": "d" * 64}}}
+    assert plan({**step("update"), "newState": {"inputs": inputs}}).spec_digest == "d" * 64
+    assert plan(step("update", urn="urn:pulumi:x::knobless::knobless:serving:ModelEndpoint::wine")).spec_digest is None
+    assert planning.StackPlan("local.alpha.old", None).spec_digest is None
