@@ -14,12 +14,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from embedded.instance import POOL
+
 PROXY_VARIABLES: Final = frozenset({"http_proxy", "https_proxy", "no_proxy", "ftp_proxy", "all_proxy"})
+# Every embedded cluster's addresses, and this machine's own: no proxy leads there.
+DIRECT: Final = (str(POOL), "localhost", "127.0.0.1")
 CA_VARIABLES: Final = ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 CA_DEFAULT: Final = Path("/etc/ssl/certs/ca-certificates.crt")
 CA_INSIDE: Final = "/run/knobless/ca.crt"
 PIP_KEYS: Final = frozenset({"index-url", "extra-index-url", "trusted-host", "proxy", "default-timeout", "timeout"})
 APT_PREFIXES: Final = ("Acquire::http", "Acquire::https", "Acquire::Check-", "Acquire::Retries")
+
+
+def no_proxy(environment: Mapping[str, str]) -> dict[str, str]:
+    """What the user excepts from their proxies and the addresses of embedded clusters, in both spellings."""
+    named = (environment.get(name, "").split(",") for name in ("no_proxy", "NO_PROXY"))
+    entries = dict.fromkeys(entry.strip() for entries in (*named, DIRECT) for entry in entries if entry.strip())
+    return dict.fromkeys(("no_proxy", "NO_PROXY"), ",".join(entries))
 
 
 def ca_bundle(environment: Mapping[str, str]) -> Path | None:

@@ -33,6 +33,7 @@ except ImportError as error:
 
 # The exit status by which a program says that it has already shown what went wrong.
 SHOWN_TO_USER = 32
+PARENT_POLL_S = 1.0
 MESSAGE_BYTES = 400 * 1024 * 1024  # as upstream: whole program states travel in one message
 VIRTUALENV_OPTION = "virtualenv"
 LIST_PACKAGES = (
@@ -258,7 +259,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
 
 
 def serve(engine: str, executor: Path) -> None:
-    """Serves until a signal comes, and then ends without a word."""
+    """Serves until a signal comes or its Pulumi is gone, and then ends without a word."""
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
@@ -273,7 +274,9 @@ def serve(engine: str, executor: Path) -> None:
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     print(port, flush=True)
-    ended.wait()
+    parent = os.getppid()
+    while not ended.wait(PARENT_POLL_S) and os.getppid() == parent:
+        pass  # a Pulumi that was killed says no goodbye
     host.children.stop_all()
     server.stop(None).wait(1.0)
     sys.stdout.flush()

@@ -113,8 +113,15 @@ def outside(home: Path, path_env: str) -> str:
     return os.pathsep.join(entry for entry in path_env.split(os.pathsep) if not Path(entry).is_relative_to(tools))
 
 
+def pulumi_home_of_user(home: Path, variables: Mapping[str, str]) -> Path:
+    """The plugin cache's folder; ours, which `knobless env` names in a shell, only leads to what we built."""
+    named = variables.get("PULUMI_HOME")
+    return Path(named) if named and not Path(named).is_relative_to(home) else Path.home() / ".pulumi"
+
+
 def plan(home: Path, path_env: str) -> BuildPlan:
     """Looks at what is installed (starting each candidate once for its version) and decides what to build."""
     home = home.absolute()
     rules = detect.rules()
-    return make_plan(home, detect.select(rules, probe.look_around(rules, outside(home, path_env))))
+    of_user = pulumi_home_of_user(home, os.environ)
+    return make_plan(home, detect.select(rules, probe.look_around(rules, outside(home, path_env), of_user)))

@@ -15,6 +15,7 @@ import venv
 from collections.abc import Callable
 from pathlib import Path
 
+from embedded import host_settings
 from stacks.cli.errors import CliError, ExitCode
 from stacks.cli.workspace import Workspace
 
@@ -49,9 +50,7 @@ def ensure(workspace: Workspace, report: Callable[[str], None]) -> Path:
 def run_script(workspace: Workspace, script: Path, tracking_uri: str, *arguments: str) -> str:
     """Run a script in this environment against a model registry; returns its standard output."""
     own = {"MLFLOW_TRACKING_URI": tracking_uri, "PYTHONPATH": str(workspace.root), "PYTHONWARNINGS": "ignore"}
-    # A registry on the embedded node is an address of this machine, where no proxy of the user's leads.
-    no_proxy = ",".join(filter(None, [os.environ.get("no_proxy"), tracking_uri.split("//")[-1].split(":")[0]]))
-    environment = {**os.environ, **own, "no_proxy": no_proxy, "NO_PROXY": no_proxy, "MLFLOW_DISABLE_TELEMETRY": "true"}
+    environment = {**os.environ, **own, **host_settings.no_proxy(os.environ), "MLFLOW_DISABLE_TELEMETRY": "true"}
     result = subprocess.run(
         [str(workspace.mlflow_python), str(script), *arguments],
         env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import time
@@ -17,13 +18,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from embedded import host_settings
+from stacks.cli import stack_lock
 from stacks.cli.errors import CliError, ExitCode
-from stacks.cli.workspace import Workspace
+from stacks.cli.workspace import PROJECT, Workspace
 
 GENERATED = ".pulumi-config"  # stackConfigDir of Pulumi.yaml
 TAIL_LINES = 60
 POLL_S = 1.0
 INTERRUPT_GRACE_S = 60.0
+# A run whose `knobless` was killed is told to end, and takes this long at most to write its state.
+HOLDER_BOUND_S = 60.0
 LOCKED = "Another run holds the stack's lock. If none is going on, an interrupted one left it: `pulumi cancel STACK`"
 
 
@@ -57,13 +62,17 @@ def ensure_passphrase(workspace: Workspace) -> None:
 
 
 def variables(workspace: Workspace, bin_dir: Path, inherited: Mapping[str, str]) -> dict[str, str]:
-    """Environment variables of a hermetic run, without those that are inherited. `knobless env` prints them."""
+    """Environment variables of a hermetic run, without those that are inherited. `knobless env` prints them.
+
+    What an earlier `knobless env` of another instance left in the shell is no wish of the user's.
+    """
+    of_user = {name: value for name, value in inherited.items() if f"{workspace.home}/clusters/" not in value}
     own = {
         "KNOBLESS_CLUSTER": str(workspace.cluster_file),
         "KNOBLESS_HOME": str(workspace.home),
-        "KNOBLESS_STACKS": str(workspace.stacks),
-        "PATH": f"{bin_dir}:{inherited.get('PATH', os.defpath)}",
-        "PULUMI_BACKEND_URL": inherited.get("PULUMI_BACKEND_URL", f"file://{workspace.pulumi_dir}/state"),
+        "KNOBLESS_PYTHON": str(workspace.python),
+        "PATH": f"{bin_dir}:{inherited.get('PATH', os.defpath)}".removeprefix(f"{bin_dir}:" * 2),
+        "PULUMI_BACKEND_URL": of_user.get("PULUMI_BACKEND_URL", f"file://{workspace.pulumi_dir}/state"),
         "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
         "PULUMI_DISABLE_REGISTRY_RESOLVE": "true",
         "PULUMI_HOME": str(workspace.pulumi_home),
@@ -71,8 +80,11 @@ def variables(workspace: Workspace, bin_dir: Path, inherited: Mapping[str, str])
         "PULUMI_SKIP_UPDATE_CHECK": "true",
         "PULUMI_SUPPRESS_NEO_LINK": "true",
         "PYTHONWARNINGS": "ignore",
+        **host_settings.no_proxy(inherited),
     }
-    if "PULUMI_CONFIG_PASSPHRASE" not in inherited and "PULUMI_CONFIG_PASSPHRASE_FILE" not in inherited:
+    if workspace.stacks != workspace.root / "stacks":
+        own["KNOBLESS_STACKS"] = str(workspace.stacks)
+    if "PULUMI_CONFIG_PASSPHRASE" not in of_user and "PULUMI_CONFIG_PASSPHRASE_FILE" not in of_user:
         own["PULUMI_CONFIG_PASSPHRASE_FILE"] = str(workspace.passphrase_file)
     return own
 
@@ -94,11 +106,14 @@ class Pulumi:
     Args:
         workspace: where the project and the state are.
         bin_dir: the folder of `pulumi` and its plugins, first on PATH.
+        say: told what was put right before a run.
     """
 
-    def __init__(self, workspace: Workspace, bin_dir: Path) -> None:
+    def __init__(self, workspace: Workspace, bin_dir: Path, say: Callable[[str], None] = lambda _: None) -> None:
         self._workspace = workspace
+        self._say = say
         self._env = {**os.environ, **variables(workspace, bin_dir, os.environ)}
+        self._state = stack_lock.state_folder(self._env["PULUMI_BACKEND_URL"])
         self.log_dir = workspace.pulumi_dir / "log"
         for folder in (self.log_dir, workspace.pulumi_dir / "state"):
             folder.mkdir(parents=True, exist_ok=True)
@@ -114,6 +129,7 @@ class Pulumi:
 
     def preview(self, stack: str) -> Preview:
         """Run `pulumi preview --json`; raises CliError with Pulumi's own diagnostics."""
+        self._settle(stack)
         result = self._run("preview", "-s", stack, "--json", *self._packs())
         if result.returncode != 0:
             raise self.failure(f"the preview of {stack} failed", result.returncode, result.stdout + result.stderr)
@@ -126,6 +142,7 @@ class Pulumi:
 
     def destroy(self, stack: str, on_line: Callable[[str], None], abandon: Callable[[], str | None]) -> None:
         """Remove all that the stack holds, and the stack."""
+        self._settle(stack)
         self._run("state", "unprotect", "-s", stack, "--all", "--yes")
         self._stream(stack, ["destroy", "-s", stack, "--yes", "--skip-preview"], on_line, abandon)
         self._quiet("stack", "rm", stack, "--yes")
@@ -137,12 +154,37 @@ class Pulumi:
         """Break the lock that an interrupted run left."""
         self._run("cancel", stack, "--yes")
 
+    def _settle(self, stack: str) -> None:
+        """Put right what a run that did not end well, or another checkout, left about this stack."""
+        if self._state is None:
+            return
+        self._drop_foreign_configuration(self._state, stack)
+        for holder in stack_lock.break_stale(self._state, stack):
+            self._say(f"    {stack}: removed the lock of process {holder.pid}, which runs no more")
+        deadline_s = time.monotonic() + HOLDER_BOUND_S
+        while (held := stack_lock.holders(self._state, stack)) and time.monotonic() < deadline_s:
+            if deadline_s - time.monotonic() > HOLDER_BOUND_S - POLL_S:
+                self._say(f"    {stack}: process {held[0].pid} on {held[0].host} is at it; waiting for its end")
+            time.sleep(POLL_S)
+            stack_lock.break_stale(self._state, stack)
+
+    def _drop_foreign_configuration(self, state: Path, stack: str) -> None:
+        """A generated file that lacks the state's own salt is of another passphrase; Pulumi writes it anew."""
+        generated = self._workspace.root / GENERATED / f"Pulumi.{stack}.yaml"
+        if generated.is_file() and not fits(generated.read_text(), state / "stacks" / PROJECT / f"{stack}.json"):
+            generated.unlink()
+
     def _packs(self) -> list[str]:
         packs = (self._workspace.policy_pack, *self._workspace.more_packs)
         return [part for pack in packs for part in ("--policy-pack", str(pack))]
 
     def _argv(self, arguments: tuple[str, ...] | list[str]) -> list[str]:
         return ["pulumi", "--non-interactive", "--color", "never", "-C", str(self._workspace.root), *arguments]
+
+    def _tied(self) -> list[str]:
+        """Starts a program that gets SIGINT when this process dies, however it does."""
+        setpriv = shutil.which("setpriv")
+        return [setpriv, "--pdeathsig", "INT"] if setpriv else []
 
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -161,7 +203,7 @@ class Pulumi:
         log = self.log_dir / f"{stack}.{arguments[0]}.log"
         with log.open("w") as sink:
             process = subprocess.Popen(
-                self._argv(arguments), env=self._env, stdout=sink, stderr=subprocess.STDOUT,
+                [*self._tied(), *self._argv(arguments)], env=self._env, stdout=sink, stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL, process_group=0,
             )  # fmt: skip
             try:
@@ -181,6 +223,16 @@ class Pulumi:
         if code == 5 or "Policy Violations" in output or "policy violation" in output.lower():
             kind = ExitCode.POLICY
         return CliError(f"{what}:\n{text}", hint=LOCKED if "locked by" in text else "", code=kind)
+
+
+def fits(generated: str, state_file: Path) -> bool:
+    """Whether a stack's generated file holds the salt of the stack's state."""
+    try:
+        latest = json.loads(state_file.read_bytes())["checkpoint"]["latest"] or {}
+        salt = latest.get("secrets_providers", {}).get("state", {}).get("salt")
+    except (OSError, ValueError, KeyError):
+        return True  # Pulumi's own word about such a state is the better one
+    return bool(salt) and salt in generated
 
 
 def diagnostics(output: str) -> str:
