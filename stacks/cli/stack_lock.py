@@ -70,5 +70,6 @@ def break_stale(state: Path, stack: str) -> tuple[Holder, ...]:
     """Remove the locks whose holders are gone; the answer says which those were."""
     gone = tuple(one for one in holders(state, stack) if is_gone(one, socket.gethostname(), program_of))
     for holder in gone:
-        holder.file.unlink(missing_ok=True)
+        for file in (holder.file, holder.file.with_name(f"{holder.file.name}.attrs")):
+            file.unlink(missing_ok=True)
     return gone
