@@ -1,4 +1,4 @@
-"""Owns building images from Containerfiles and bringing them into an instance's registry.
+"""Owns building images from Containerfiles and bringing them into a registry, an instance's own or another.
 
 Leaves what an image contains to its Containerfile. One idea: an image is named by a digest of everything that goes
 in, so "is it built?" and "is it pushed?" are look-ups, and a second run builds nothing.
@@ -70,6 +70,15 @@ class Recipe:
         return registry.Reference(instance.registry, self.repository, self.tag)
 
 
+@dataclass(frozen=True)
+class Destination:
+    """A registry to push to: `host[:port][/path]`, whether it has no TLS, and the file with the login it asks for."""
+
+    registry: str
+    plain_http: bool = False
+    auth_file: Path | None = None
+
+
 def recipe(
     name: str, containerfile: Path, context: Path, inputs: Iterable[Path], build_args: Mapping[str, str] | None = None
 ) -> Recipe:
@@ -116,12 +125,30 @@ def build(home: Path, wanted: Recipe, report: Report = lambda _: None) -> str:
 def push(instance: Instance, wanted: Recipe, report: Report = lambda _: None) -> str:
     """The image in the instance's registry, by digest. Pushed, and before that built, only where it is missing."""
     target = wanted.published(instance)
-    digest = registry.find(target)
-    if digest is None:
-        local = build(instance.home, wanted, report)
-        report(f"pushing image {wanted.name}")
-        _buildah(instance.home, report, "push", "--tls-verify=false", "--quiet", local, f"docker://{target}")
+    if registry.find(target) is None:
+        publish(instance.home, wanted, Destination(instance.registry, plain_http=True), report)
     return registry.resolve(str(target))
+
+
+def publish(home: Path, wanted: Recipe, destination: Destination, report: Report = lambda _: None) -> None:
+    """Push the image to any registry, and before that build it where it is missing. ImageError: it was refused."""
+    local = build(home, wanted, report)
+    report(f"pushing image {wanted.name}")
+    _buildah(home, report, *push_arguments(local, wanted, destination))
+
+
+def push_arguments(local: str, wanted: Recipe, destination: Destination) -> tuple[str, ...]:
+    """What buildah is told. A login is in its file, so that no list of processes shows it."""
+    target = registry.Reference(destination.registry, wanted.repository, wanted.tag)
+    login = (f"--authfile={destination.auth_file}",) if destination.auth_file is not None else ()
+    return (
+        "push",
+        f"--tls-verify={str(not destination.plain_http).lower()}",
+        "--quiet",
+        *login,
+        local,
+        f"docker://{target}",
+    )
 
 
 def is_built(home: Path, wanted: Recipe) -> bool:
@@ -163,8 +190,9 @@ def _command(home: Path) -> tuple[str, ...]:
 
 
 def _environment(home: Path) -> dict[str, str]:
-    """The caller's proxies and what buildah needs; nothing else of the caller's."""
+    """The caller's proxies, none of them before an embedded registry, and what buildah needs; nothing else."""
     own = {"PATH": SYSTEM_PATH, "HOME": "/root", "STORAGE_DRIVER": "overlay", "TMPDIR": str(home / "images" / "tmp")}
     for folder in ("tmp", "private"):
         (home / "images" / folder).mkdir(parents=True, exist_ok=True)
-    return own | {name: value for name, value in os.environ.items() if name.lower() in host_settings.PROXY_VARIABLES}
+    proxies = {name: value for name, value in os.environ.items() if name.lower() in host_settings.PROXY_VARIABLES}
+    return own | proxies | host_settings.no_proxy(os.environ)

@@ -20,6 +20,9 @@ from spec.yaml_text import Document, read_yaml
 
 EMBEDDED: Final = "embedded"
 CLUSTER_FORMS: Final = "embedded, {context: <name in the kubeconfig>}"
+PLAIN_HTTP: Final = "http://"
+REGISTRY_FORMS: Final = "host, host:port, host:port/path, all without https://; http://host:port where it has no TLS"
+NODE_PORT_FORMS: Final = "a port of the cluster's range for NodePorts, 30000 to 32767 on most"
 _REGISTRY = re.compile(r"(?=.{1,255}$)[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?(?:/[a-z0-9._/-]+)?")
 _OWNERS_FIELDS: Final = ("registry", "model_registry", "gateway.expose")
 
@@ -43,8 +46,8 @@ Cluster = Annotated[
 
 
 def _check_registry(text: str) -> str:
-    if not _REGISTRY.fullmatch(text):
-        raise refused(f"{text!r} is no registry", "host, host:port, host:port/path; without https://")
+    if not _REGISTRY.fullmatch(text.removeprefix(PLAIN_HTTP)):
+        raise refused(f"{text!r} is no registry", REGISTRY_FORMS)
     return text
 
 
@@ -149,7 +152,11 @@ def cluster_problems(context: str | None, stated: set[str], expose: Any) -> list
         missing = [field for field in _OWNERS_FIELDS if field not in stated]
         named = "this field is" if len(missing) == 1 else "these fields are"
         message = f"a cluster of one's own has no defaults for what only its owner knows; {named} missing"
-        return [(f"{message}: {', '.join(missing)}", "cluster")] if missing else []
+        if missing:
+            return [(f"{message}: {', '.join(missing)}", "cluster")]
+        if expose == "NodePort" and "gateway.port" not in stated:
+            return [(f"{message}: gateway.port ({NODE_PORT_FORMS})", "cluster")]
+        return []
     found: list[tuple[str, str]] = [
         (f"the embedded cluster brings its own {field.replace('_', ' ')}: remove it", field)
         for field in ("registry", "model_registry")

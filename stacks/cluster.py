@@ -11,20 +11,25 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from spec.platform import PlatformSpec
+from spec.platform import PLAIN_HTTP, PlatformSpec
 
 VARIABLE = "KNOBLESS_CLUSTER"
 
 
 class ClusterFacts(BaseModel):
-    """Addresses as the program and the pods use them; `kubeconfig` is a path, so that no key enters a state."""
+    """Addresses as the program and the pods use them; `kubeconfig` is a path, so that no key enters a state.
+
+    `registry` begins image names, so it has no scheme; `registry_plain_http` says that it has no TLS either.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     kubeconfig: str
     registry: str
+    registry_plain_http: bool = False
     model_registry: str
     gateway_url: str | None = None
     node_address: str | None = None
@@ -42,13 +47,27 @@ def cluster_facts(platform: PlatformSpec, variables: Mapping[str, str]) -> Clust
             f"the embedded cluster of {platform.environment!r} is not known here: `knobless up` starts it, and "
             f'`eval "$(knobless env)"` sets {VARIABLE} and the other variables in a shell'
         )
-    declared = {"registry": platform.registry, "model_registry": platform.model_registry}
-    facts = _of_user(variables) | told | {key: value for key, value in declared.items() if value is not None}
+    if platform.context is not None:
+        # A file about another cluster, or about the embedded one of the same name, says nothing about this one.
+        told = told if told.get("context") == platform.context else {}
+        told = {"kubeconfig": str(user_kubeconfig(variables, platform.context))} | told
+    facts = told | _declared(platform)
     try:
         return ClusterFacts.model_validate(facts)
     except ValidationError as error:
         fields = ", ".join(str(detail["loc"][0]) for detail in error.errors())
         raise ClusterUnknownError(f"{variables.get(VARIABLE)} does not hold what the program needs: {fields}") from None
+
+
+def _declared(platform: PlatformSpec) -> dict[str, object]:
+    """What Git says; the embedded registry always speaks plain HTTP, on an address of this machine."""
+    if platform.registry is None or platform.model_registry is None:
+        return {"registry_plain_http": True}
+    return {
+        "registry": platform.registry.removeprefix(PLAIN_HTTP),
+        "registry_plain_http": platform.registry.startswith(PLAIN_HTTP),
+        "model_registry": platform.model_registry,
+    }
 
 
 def _told(path: str | None) -> dict[str, object]:
@@ -63,7 +82,17 @@ def _told(path: str | None) -> dict[str, object]:
     return facts
 
 
-def _of_user(variables: Mapping[str, str]) -> dict[str, object]:
-    """Where kubectl would look too; of several files, the first."""
-    first = variables.get("KUBECONFIG", "").split(os.pathsep)[0]
-    return {"kubeconfig": first or str(Path(variables.get("HOME", "~")) / ".kube" / "config")}
+def user_kubeconfig(variables: Mapping[str, str], context: str) -> Path:
+    """Where kubectl would look too; of several files the first that has the context, else the first."""
+    listed = [Path(part) for part in variables.get("KUBECONFIG", "").split(os.pathsep) if part]
+    files = listed or [Path(variables.get("HOME", "~")) / ".kube" / "config"]
+    return next((file for file in files if context in contexts(file)), files[0])
+
+
+def contexts(kubeconfig: Path) -> list[str]:
+    """The names of the contexts in a kubeconfig; none where it can't be read."""
+    try:
+        entries = yaml.safe_load(kubeconfig.read_bytes())["contexts"]
+        return sorted(str(entry["name"]) for entry in entries)
+    except (OSError, yaml.YAMLError, KeyError, TypeError):
+        return []

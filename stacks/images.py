@@ -76,8 +76,11 @@ def _files(root: Path, inputs: Iterable[str]) -> set[Path]:
     return found
 
 
-def resolve(client: httpx.Client, image: Image, scheme: str) -> str:
-    """`<registry>/<repository>@sha256:...`: what the tag means now. `scheme` is the registry's, http or https."""
+def find(client: httpx.Client, image: Image, scheme: str) -> str | None:
+    """`<registry>/<repository>@sha256:...`, what the tag means now, or None where there is no such tag.
+
+    `scheme` is the registry's, http or https; whatever credentials it asks for are the client's.
+    """
     host, _, path = image.registry.partition("/")
     repository = f"{path}/{image.repository}" if path else image.repository
     url = f"{scheme}://{host}/v2/{repository}/manifests/{image.tag}"
@@ -87,8 +90,18 @@ def resolve(client: httpx.Client, image: Image, scheme: str) -> str:
         reason = str(error) or type(error).__name__
         raise ImageError(f"the registry {image.registry} does not answer: {reason}") from None
     if answer.status_code == httpx.codes.NOT_FOUND:
-        raise ImageError(f"the image {image} is not in the registry: run `knobless build`")
+        return None
     digest = answer.headers.get(_DIGEST_HEADER, "")
-    if answer.status_code != httpx.codes.OK or not digest.startswith("sha256:"):
-        raise ImageError(f"the registry {image.registry} answers {answer.status_code} for {image}")
-    return image.at(digest)
+    if answer.status_code == httpx.codes.OK and digest.startswith("sha256:"):
+        return image.at(digest)
+    refused = answer.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
+    remedy = f": log in with `buildah login {host}`, or name a file of logins in REGISTRY_AUTH_FILE" if refused else ""
+    raise ImageError(f"the registry {image.registry} answers {answer.status_code} for {image}{remedy}")
+
+
+def resolve(client: httpx.Client, image: Image, scheme: str) -> str:
+    """As `find`; an ImageError where there is no such tag."""
+    found = find(client, image, scheme)
+    if found is None:
+        raise ImageError(f"the image {image} is not in the registry: run `knobless build`")
+    return found

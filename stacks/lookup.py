@@ -6,14 +6,16 @@ it also runs where no registry can be reached (a plan on a fork, a recording).
 
 from __future__ import annotations
 
+import os
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import httpx
 
 from spec.model_reference import ModelReference
-from stacks import images
+from stacks import images, registry_login
 from stacks.cluster import ClusterFacts
 from stacks.images import Image
 from stacks.model_registry import ModelRegistry, RegisteredModel
@@ -34,19 +36,39 @@ MakeLookup = Callable[[ClusterFacts, bool], Lookup]
 
 @dataclass(frozen=True)
 class HttpLookup:
-    """Asks the cluster's registries. The embedded ones speak plain HTTP on an address of this machine's own, so no
-    proxy stands before them."""
+    """Asks the cluster's registries. The embedded ones are on an address of this machine's own, so no proxy stands
+    before them, and they ask for no login."""
 
     cluster: ClusterFacts
     embedded: bool
 
     def model(self, reference: ModelReference) -> RegisteredModel:
-        with self._client(self.cluster.model_registry) as client:
+        with self.model_registry() as client:
             return ModelRegistry(client).find(reference)
 
-    def digest(self, image: Image) -> str:
-        with self._client() as client:
-            return images.resolve(client, image, "http" if self.embedded else "https")
+    def model_registry(self) -> httpx.Client:
+        return self._client(base_url=self.cluster.model_registry)
 
-    def _client(self, base_url: str = "") -> httpx.Client:
-        return httpx.Client(base_url=base_url, timeout=TIMEOUT_S, trust_env=not self.embedded)
+    def digest(self, image: Image) -> str:
+        with self._registry() as client:
+            return images.resolve(client, image, self._scheme)
+
+    def find(self, image: Image) -> str | None:
+        """As `digest`, or None where the registry has no such image."""
+        with self._registry() as client:
+            return images.find(client, image, self._scheme)
+
+    @property
+    def _scheme(self) -> str:
+        return "http" if self.cluster.registry_plain_http else "https"
+
+    def _registry(self) -> httpx.Client:
+        if self.embedded:
+            return self._client()
+        login = registry_login.find(self.cluster.registry, os.environ)
+        return self._client(auth=registry_login.Challenge(login, plain_http=self.cluster.registry_plain_http))
+
+    def _client(self, **options: Any) -> httpx.Client:
+        """Trusts what this machine trusts, as buildah and curl do."""
+        trust = ssl.create_default_context()
+        return httpx.Client(timeout=TIMEOUT_S, trust_env=not self.embedded, verify=trust, **options)

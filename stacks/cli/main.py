@@ -101,11 +101,12 @@ def plan(app: actions.Actions, expect_no_changes: bool) -> None:
 
 @cli.command()
 @click.option("--purge", is_flag=True, help="Remove tools, images, the model registry's data and keys as well.")
+@click.option("--yes", is_flag=True, help="Take the environment off a cluster of your own without asking.")
 @click.pass_obj
 @command
-def down(app: actions.Actions, purge: bool) -> None:
+def down(app: actions.Actions, purge: bool, yes: bool) -> None:
     """Stop everything that runs; tools, images, MLflow's data and keys stay."""
-    app.down(purge=purge)
+    app.down(purge=purge, assume_yes=yes)
 
 
 @cli.command()

@@ -43,7 +43,7 @@ def curl_line(gateway: str, endpoint: str, key_file: Path, ca: Path | None, payl
 
 def send(gateway: str, endpoint: str, key: str, payload: bytes, ca: Path | None) -> Answer:
     """POST the payload; raises CliError where nothing answers. An HTTP error is an answer."""
-    trust = ssl.create_default_context(cafile=str(ca)) if ca else True
+    trust = ssl.create_default_context(cafile=str(ca) if ca else None)  # without a file: what this machine trusts
     headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
     started_s = time.monotonic()
     try:

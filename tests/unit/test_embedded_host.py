@@ -273,3 +273,20 @@ def test_purge_refuses_while_an_instance_runs(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(ValueError, match="busy runs"):
         node.purge(tmp_path)
     assert tmp_path.exists()
+
+
+@pytest.mark.parametrize(
+    ("destination", "options"),
+    [
+        (images.Destination("r:5000", plain_http=True), ["--tls-verify=false", "--quiet"]),
+        (images.Destination("r:5000"), ["--tls-verify=true", "--quiet"]),
+        (images.Destination("r:5000", auth_file=Path("/a")), ["--tls-verify=true", "--quiet", "--authfile=/a"]),
+    ],
+)
+def test_an_image_is_pushed_with_the_registry_s_own_security(
+    destination: images.Destination, options: list[str]
+) -> None:
+    wanted = images.Recipe("model", Path("Containerfile"), Path(), "a" * 64)
+    said = images.push_arguments("localhost/knobless/model:x", wanted, destination)
+    place = f"docker://r:5000/knobless/model:{'a' * 24}"
+    assert list(said) == ["push", *options, "localhost/knobless/model:x", place]

@@ -74,6 +74,18 @@ def test_a_gateway_without_a_way_out_is_missing_it() -> None:
     assert problem.endswith("this field is missing: gateway.expose")
 
 
+def test_a_port_of_every_node_has_no_default_on_a_cluster_of_ones_own() -> None:
+    (problem,) = told(FOREIGN.replace("LoadBalancer, port: 443", "NodePort"))
+    assert problem.startswith("2:10: cluster: ") and "missing: gateway.port (a port of the cluster's range" in problem
+    assert load(FOREIGN.replace("LoadBalancer, port: 443", "NodePort, port: 30443")).gateway.port == 30443
+    assert load(FOREIGN.replace(", port: 443", "")).gateway.port == 8443
+
+
+@pytest.mark.parametrize("registry", ["http://10.0.0.1:5000", "http://registry/team/models", "registry:5000"])
+def test_a_registry_without_tls_says_so(registry: str) -> None:
+    assert load(FOREIGN.replace("registry.example.com:5000/knobless", registry)).registry == registry
+
+
 def test_what_a_context_lacks_is_told_beside_other_problems() -> None:
     problems = told("environment: local\ncluster: {context: prod}\nregistry: https://x\nteams: {A: {}}\n")
     assert [problem.split(": ")[1] for problem in problems] == ["cluster", "registry", "teams.A"]
@@ -118,6 +130,10 @@ def test_a_wrong_field_is_a_problem_with_its_place(lines: str, problem: str) -> 
     "old,new,words",
     [
         ("registry.example.com:5000/knobless", "https://registry.example.com", "without https://"),
+        ("registry.example.com:5000/knobless", "https://registry.example.com", "http://host:port where it has no TLS"),
+        ("registry.example.com:5000/knobless", "http://", "is no registry"),
+        ("registry.example.com:5000/knobless", "HTTP://registry", "is no registry"),
+        ("registry.example.com:5000/knobless", "http://user:secret@registry", "is no registry"),
         ("registry.example.com:5000/knobless", "user@registry", "is no registry"),
         ("registry.example.com:5000/knobless", "registry:5000/", "is no registry"),
         ("https://mlflow.example.com/", "mlflow.example.com", "is no address of a model registry"),

@@ -34,7 +34,7 @@ def told(folder: Path, text: str) -> dict[str, str]:
 
 def test_the_embedded_cluster_is_what_its_file_says(tmp_path: Path) -> None:
     facts = cluster_facts(EMBEDDED, told(tmp_path, json.dumps(FACTS)))
-    assert facts.model_dump() == FACTS
+    assert facts.model_dump() == FACTS | {"registry_plain_http": True}
 
 
 def test_a_fact_that_is_not_known_here_is_passed_over(tmp_path: Path) -> None:
@@ -72,10 +72,34 @@ def test_a_cluster_of_one_s_own_is_found_where_kubectl_looks(variables: dict[str
 
 
 def test_what_git_declares_stands_above_the_file(tmp_path: Path) -> None:
-    facts = cluster_facts(OWN, told(tmp_path, json.dumps(FACTS)))
+    facts = cluster_facts(OWN, told(tmp_path, json.dumps(FACTS | {"context": "prod"})))
     assert (facts.registry, facts.kubeconfig) == ("r.example", "/node/kubeconfig")
 
 
 def test_a_cluster_of_one_s_own_has_no_address_of_its_gateway_until_it_is_told(tmp_path: Path) -> None:
     assert cluster_facts(OWN, {"HOME": "/home/user"}).gateway_url is None
-    assert cluster_facts(OWN, told(tmp_path, json.dumps(FACTS))).gateway_url == FACTS["gateway_url"]
+    facts = cluster_facts(OWN, told(tmp_path, json.dumps({"context": "prod", "gateway_url": "https://g"})))
+    assert (facts.gateway_url, facts.kubeconfig) == ("https://g", "/home/user/.kube/config")
+
+
+@pytest.mark.parametrize("other", [{}, {"context": "staging"}])
+def test_a_file_about_another_cluster_says_nothing_about_one_s_own(tmp_path: Path, other: dict[str, str]) -> None:
+    facts = cluster_facts(OWN, told(tmp_path, json.dumps(FACTS | other)))
+    assert (facts.kubeconfig, facts.gateway_url, facts.node_address) == ("/home/user/.kube/config", None, None)
+
+
+@pytest.mark.parametrize(
+    ("stated", "registry", "plain"),
+    [("r.example", "r.example", False), ("http://r.example:5000/a", "r.example:5000/a", True)],
+)
+def test_the_scheme_of_a_registry_is_no_part_of_image_names(stated: str, registry: str, plain: bool) -> None:
+    platform = OWN.model_copy(update={"registry": stated})
+    facts = cluster_facts(platform, {"HOME": "/home/user"})
+    assert (facts.registry, facts.registry_plain_http) == (registry, plain)
+
+
+def test_of_several_kubeconfigs_the_one_with_the_context_is_taken(tmp_path: Path) -> None:
+    files = {name: tmp_path / name for name in ("a", "b", "c")}
+    for name, context in (("a", "other"), ("b", "prod"), ("c", "prod")):
+        files[name].write_text(f"contexts: [{{name: {context}}}]\n")
+    assert cluster_facts(OWN, {"KUBECONFIG": ":".join(map(str, files.values()))}).kubeconfig == str(files["b"])

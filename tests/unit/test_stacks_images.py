@@ -97,6 +97,10 @@ def test_a_registry_s_path_stands_before_the_repository(registry: str, url: str)
     assert found == f"{registry}/knobless/platform@{DIGEST}"
 
 
+def test_a_tag_that_is_not_there_is_none() -> None:
+    assert images.find(client(httpx.Response(404)), IMAGE, "http") is None
+
+
 def test_a_manifest_and_an_index_are_both_taken() -> None:
     seen: list[httpx.Request] = []
     images.resolve(client(httpx.Response(200, headers={"Docker-Content-Digest": DIGEST}), seen), IMAGE, "http")
@@ -112,7 +116,12 @@ def test_a_manifest_and_an_index_are_both_taken() -> None:
             httpx.Response(404),
             r"the image registry:5000/knobless/platform:abc is not in the registry: run `knobless build`",
         ),
-        (httpx.Response(401), "the registry registry:5000 answers 401"),
+        (
+            httpx.Response(401),
+            "the registry registry:5000 answers 401 for .*: log in with `buildah login registry:5000`",
+        ),
+        (httpx.Response(403), "the registry registry:5000 answers 403 for .*REGISTRY_AUTH_FILE"),
+        (httpx.Response(500), "the registry registry:5000 answers 500 for registry:5000/knobless/platform:abc$"),
         (httpx.Response(200), "the registry registry:5000 answers 200"),
         (httpx.ConnectError("refused"), "the registry registry:5000 does not answer: refused"),
         (httpx.ConnectTimeout(""), "the registry registry:5000 does not answer: ConnectTimeout"),
