@@ -71,7 +71,7 @@ def variables(workspace: Workspace, bin_dir: Path, inherited: Mapping[str, str])
         "KNOBLESS_CLUSTER": str(workspace.cluster_file),
         "KNOBLESS_HOME": str(workspace.home),
         "KNOBLESS_PYTHON": str(workspace.python),
-        "PATH": f"{bin_dir}:{inherited.get('PATH', os.defpath)}".removeprefix(f"{bin_dir}:" * 2),
+        "PATH": f"{bin_dir}:" + inherited.get("PATH", os.defpath).removeprefix(f"{bin_dir}:"),
         "PULUMI_BACKEND_URL": of_user.get("PULUMI_BACKEND_URL", f"file://{workspace.pulumi_dir}/state"),
         "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
         "PULUMI_DISABLE_REGISTRY_RESOLVE": "true",
