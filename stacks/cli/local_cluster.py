@@ -89,6 +89,7 @@ def start(workspace: Workspace, prepared: Prepared, platform: PlatformSpec, cons
     return ClusterFacts(
         kubeconfig=str(cluster.kubeconfig),
         registry=cluster.registry,
+        registry_plain_http=True,
         model_registry=cluster.mlflow_uri,
         gateway_url=instance.gateway,
         node_address=cluster.node_address,
