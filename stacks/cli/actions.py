@@ -304,7 +304,8 @@ class Actions:
         """Take the environment off a cluster of the user's own; the cluster, images and models stay."""
         kubeconfig = cluster.user_kubeconfig(os.environ, context)
         self._ask(kubeconfig, context, context_cluster.reach)
-        pulumi = Pulumi(self.workspace, local_cluster.pulumi_only(self.workspace, self.console))
+        bin_dir = local_cluster.pulumi_only(self.workspace, self.console)
+        pulumi = Pulumi(self.workspace, bin_dir, self.console.note)
         standing = context_cluster.standing(pulumi, self.workspace.environment)
         if standing.is_empty:
             self.console.note(f"No stack of {self.workspace.environment!r} is known here.")

@@ -25,12 +25,12 @@ from controllers.kube import (
     NotFound,
     Object,
 )
-from controllers.kube.credentials import Credentials, CredentialsError, from_kubeconfig
+from controllers.kube.credentials import Credentials, CredentialsError
 from spec import names
 from spec.platform import PlatformSpec, load_platform
 from spec.problems import SpecError
 from stacks import cluster
-from stacks.cli import applying, entrance, tls
+from stacks.cli import applying, entrance, exec_credentials, tls
 from stacks.cli.console import Console
 from stacks.cli.errors import CliError, ExitCode
 from stacks.cli.planning import StackPlan
@@ -89,7 +89,7 @@ def credentials(kubeconfig: Path, context: str) -> Credentials:
             code=ExitCode.NOT_FOUND,
         )
     try:
-        return from_kubeconfig(kubeconfig, context)
+        return exec_credentials.load(kubeconfig, context)
     except (CredentialsError, OSError, KeyError, ValueError) as error:
         raise CliError(f"the context {context!r} in {kubeconfig} can't be used: {error}") from error
 

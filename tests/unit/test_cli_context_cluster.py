@@ -15,7 +15,7 @@ import yaml
 from controllers.kube import Gvr, KubeClient, NotFound
 from spec import names
 from spec.platform import PlatformSpec, load_platform
-from stacks.cli import building, context_cluster, tls
+from stacks.cli import building, context_cluster, pulumi_cli, tls
 from stacks.cli.context_cluster import Standing
 from stacks.cli.errors import CliError, ExitCode
 from stacks.cli.workspace import Workspace
@@ -235,3 +235,9 @@ def test_a_model_s_image_is_the_same_from_whatever_mirror_debian_comes(monkeypat
     before = building.recipe_digest(root)
     monkeypatch.setattr("embedded.debian.host_mirror", lambda: pytest.fail("the host's mirror was asked"))
     assert building.recipe_digest(root) == before
+
+
+@pytest.mark.parametrize("path", ["/usr/bin:/bin", "/tools/bin:/usr/bin:/bin"])
+def test_the_tools_come_first_on_path_once_however_often_they_were_put_there(tmp_path: Path, path: str) -> None:
+    told = pulumi_cli.variables(workspace(tmp_path), Path("/tools/bin"), {"PATH": path})
+    assert told["PATH"] == "/tools/bin:/usr/bin:/bin"
