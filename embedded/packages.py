@@ -36,6 +36,7 @@ SAVED_POLICY: Final = Path("/usr/sbin/policy-rc.d.before-knobless")
 DENY: Final = (
     "#!/bin/sh\n# Written by knobless while it installs packages; no service is started meanwhile.\nexit 101\n"
 )
+DPKG_UPDATES: Final = Path("/var/lib/dpkg/updates")
 APT_OPTIONS: Final = (
     *("--yes", "--quiet", "--no-install-recommends", "--no-remove"),
     *("-o", "DPkg::Lock::Timeout=300", "-o", "Dpkg::Use-Pty=0", "-o", "Dpkg::Options::=--force-confold"),
@@ -73,6 +74,7 @@ def ensure(report: Report = lambda _: None) -> tuple[str, ...]:
     with contextlib.suppress(PackageError):
         _apt(("update", "--quiet"), report)
     with no_services(POLICY, SAVED_POLICY):
+        _finish_interrupted(report)
         _apt(("install", *APT_OPTIONS, *wanted), report)
     _disable([SERVICES[package] for package in wanted if package in SERVICES])
     left = missing()
@@ -81,7 +83,18 @@ def ensure(report: Report = lambda _: None) -> tuple[str, ...]:
     return wanted
 
 
+def _finish_interrupted(report: Report) -> None:
+    """apt refuses to install anything after an installation that was cut off, by whomever."""
+    if any(path.name.isdigit() for path in DPKG_UPDATES.glob("*")):
+        report("finishing an installation that was interrupted before")
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        subprocess.run(
+            ("dpkg", "--configure", "-a", "--force-confold"), env=environment, capture_output=True, check=False
+        )
+
+
 def _apt(arguments: tuple[str, ...], report: Report) -> None:
+    """In a process group of its own: an interrupt of ours must not leave Debian's packages half installed."""
     said: deque[str] = deque(maxlen=TAIL_LINES)
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1", "LC_ALL": "C.UTF-8"}
     with subprocess.Popen(
@@ -92,6 +105,7 @@ def _apt(arguments: tuple[str, ...], report: Report) -> None:
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
+        process_group=0,
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:

@@ -17,6 +17,7 @@ import click
 
 from controllers.kube import MODEL_ENDPOINTS, NAMESPACES, KubeClient, KubeError, Object
 from controllers.kube.credentials import CredentialsError, from_kubeconfig
+from embedded import host_settings
 from spec import names
 from spec.environment import Environment
 from spec.platform import PlatformSpec
@@ -119,14 +120,15 @@ class Actions:
 
     def _bring_up(self, environment: Environment) -> tuple[ClusterFacts, Path]:
         """A cluster to apply to, and the folder of pulumi."""
-        ensure_passphrase(self.workspace)
         platform = environment.platform
         if platform.context is not None:
             facts = self.facts()
+            ensure_passphrase(self.workspace)
             with self.console.step(f"Cluster {platform.context}: it answers, and pulumi is here"):
                 self.with_kube(facts, context_cluster.reach)
                 return facts, local_cluster.pulumi_only(self.workspace, self.console)
         local_cluster.check_machine(self.workspace, platform.gateway.port, self.console)
+        ensure_passphrase(self.workspace)
         with self.console.step("Tools, packages and environments (what is there already is used)"):
             prepared = local_cluster.prepare(self.workspace, self.console)
         with self.console.step("Embedded cluster: Kubernetes, image registry, MLflow"):
@@ -351,7 +353,8 @@ class Actions:
         argv = [str(self._kubectl()), "--kubeconfig", facts.kubeconfig, *(["--context", context] if context else [])]
         argv += ["-n", namespace, "logs", "-l", selector]
         argv += ["--all-containers", "--prefix", "--max-log-requests", "50", "--tail", str(lines)]
-        return os.spawnv(os.P_WAIT, argv[0], argv + (["-f"] if follow else []))
+        environment = {**os.environ, **host_settings.no_proxy(os.environ)}
+        return os.spawnve(os.P_WAIT, argv[0], argv + (["-f"] if follow else []), environment)
 
     def _selector(self, name: str) -> tuple[str, str]:
         if name in (names.COMPONENT_GATEWAY, names.COMPONENT_CONTROLLERS):
@@ -364,7 +367,8 @@ class Actions:
         own = local_cluster.bin_dir(self.workspace) / "kubectl"
         found = own if own.exists() else shutil.which("kubectl")
         if found is None:
-            raise CliError("there is no kubectl", hint="`knobless up` brings one", code=ExitCode.MACHINE)
+            brings = "`knobless up` brings one for an embedded cluster; for another, put yours on PATH"
+            raise CliError("there is no kubectl", hint=brings, code=ExitCode.MACHINE)
         return Path(found)
 
     def predict(self, endpoint: str, payload: bytes | None, key_file: Path | None) -> bool:

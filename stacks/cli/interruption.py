@@ -119,6 +119,16 @@ def install() -> None:
             signal.signal(number, _interrupt)
 
 
+def finish() -> None:
+    """Returns when nothing that was started is left. Another signal meanwhile is an order to kill."""
+    grace_s = GRACE_S
+    while True:
+        try:
+            return CHILDREN.end(grace_s)
+        except KeyboardInterrupt:
+            grace_s = 0.0
+
+
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
     CHILDREN.ask_to_end()
     raise KeyboardInterrupt

@@ -34,8 +34,11 @@ class Prepared:
 
 def instance_of(workspace: Workspace, gateway_port: int) -> Instance:
     """The embedded instance of a workspace; its address slice stays the same over its life."""
-    index = choose_index(workspace.instance, registered(workspace.home))
-    return Instance(workspace.instance, workspace.home, index, gateway_port=gateway_port)
+    try:
+        index = choose_index(workspace.instance, registered(workspace.home))
+        return Instance(workspace.instance, workspace.home, index, gateway_port=gateway_port)
+    except ValueError as error:
+        raise CliError(str(error), code=ExitCode.USAGE) from error
 
 
 def check_machine(workspace: Workspace, gateway_port: int, console: Console) -> None:
@@ -98,8 +101,7 @@ def start(workspace: Workspace, prepared: Prepared, platform: PlatformSpec, cons
 
 def stop(workspace: Workspace, console: Console) -> None:
     """End the node and remove its state and that of its stacks; tools, images, models and keys stay."""
-    index = choose_index(workspace.instance, registered(workspace.home))
-    embedded.down(Instance(workspace.instance, workspace.home, index), console.note)
+    embedded.down(instance_of(workspace, 8443), console.note)  # whatever its port was
     forget_stacks(workspace)
 
 

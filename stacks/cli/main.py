@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import shlex
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 import click
 
 from spec import names
-from stacks.cli import actions, workspace
+from stacks.cli import actions, interruption, workspace
 from stacks.cli.console import Console
 from stacks.cli.errors import CliError, ExitCode
 
@@ -38,7 +38,11 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
             if error.hint:
                 click.echo(f"  {error.hint}", err=True)
             sys.exit(int(error.code))
+        except PermissionError as error:
+            click.echo(f"\nknobless: this user may not use {error.filename}: run it as root (sudo)", err=True)
+            sys.exit(int(ExitCode.MACHINE))
         except KeyboardInterrupt:
+            interruption.finish()
             click.echo("\nInterrupted. What is finished is kept; run the command again to go on.", err=True)
             sys.exit(int(ExitCode.INTERRUPTED))
 
@@ -185,10 +189,11 @@ def keys_revoke(app: actions.Actions, key_id: str) -> None:
 def show_env(app: actions.Actions) -> None:
     """Print shell lines for `pulumi` and `kubectl` by hand: eval "$(knobless env)"."""
     for name, value in app.shell_variables().items():
-        click.echo(f"export {name}={json.dumps(value)}")
+        click.echo(f"export {name}={shlex.quote(value)}")
 
 
 def main(argv: list[str] | None = None) -> Any:
+    interruption.install()
     return cli.main(args=argv, prog_name="knobless")
 
 
