@@ -111,6 +111,7 @@ class Actions:
         applying.gate(plans, announced)
         self._confirm_removals(plans, assume_yes)
         applying.apply(pulumi, plans, self.console, lambda plan: self._watch(facts, plan))
+        self._check_ready(plans)
         if environment.platform.context is not None:
             self._note_entrance(facts, environment.platform)
             self._point(self.facts())
@@ -231,6 +232,18 @@ class Actions:
                 return None
 
         return ask
+
+    def _check_ready(self, plans: tuple[planning.StackPlan, ...]) -> None:
+        """An endpoint that nothing had to be applied to may fail all the same; a run must not end well over it."""
+        stacks = [names.parse_stack(plan.stack) for plan in plans if not plan.removed]
+        wanted = {stack.endpoint for stack in stacks if isinstance(stack, names.EndpointStack)}
+        found = [item for item in self.endpoints() if item["metadata"]["name"] in wanted]
+        failed = [f"{item['metadata']['name']}: {told}" for item in found if (told := status.failure(item))]
+        if failed:
+            raise CliError("\n".join(failed), hint="`knobless logs ENDPOINT` shows more", code=ExitCode.NOT_READY)
+        for read in map(status.read, found):
+            if not read.ready:
+                self.console.note(f"    {read.endpoint} is not ready at the moment: {read.reason}: {read.message}")
 
     def _first_prediction(self, environment: Environment, facts: ClusterFacts) -> None:
         first = environment.endpoints[0]
@@ -385,7 +398,9 @@ class Actions:
         self.console.result(f"HTTP {answer.status} in {answer.took_ms:.1f} ms, request {answer.request_id}")
         self.console.result(json.dumps(answer.body) if not isinstance(answer.body, str) else answer.body)
         self.console.result("\nThe same by hand:")
-        self.console.result(predict.curl_line(gateway, endpoint, key_file, ca, payload_file))
+        past_proxies = facts.node_address is not None and host_settings.has_proxies(os.environ)
+        line = predict.curl_line(gateway, endpoint, key_file, ca, payload_file, past_proxies=past_proxies)
+        self.console.result(line)
         return answer.status == 200
 
     def _key_file(self, facts: ClusterFacts, team: str) -> Path:

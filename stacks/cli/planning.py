@@ -39,7 +39,7 @@ class StackPlan:
     def spec_digest(self) -> str | None:
         """Digest of the endpoint object's spec as this plan will apply it, which the object then carries."""
         for step in self.preview.steps if self.preview is not None else ():
-            if is_endpoint_object(step):
+            if is_endpoint_object(step) and step.get("op") in VERBS:  # a refresh tells what was, not what will be
                 metadata = step.get("newState", {}).get("inputs", {}).get("metadata", {})
                 return dict(metadata.get("annotations") or {}).get(names.ANNOTATION_SPEC_DIGEST)
         return None

@@ -25,6 +25,7 @@ from stacks.cli.workspace import PROJECT, Workspace
 
 GENERATED = ".pulumi-config"  # stackConfigDir of Pulumi.yaml
 TAIL_LINES = 60
+WITHOUT_REASON = "preview failed"
 POLL_S = 1.0
 INTERRUPT_GRACE_S = 60.0
 # A run whose `knobless` was killed is told to end, and takes this long at most to write its state.
@@ -132,7 +133,10 @@ class Pulumi:
         self._settle(stack)
         result = self._run("preview", "-s", stack, "--json", *self._packs())
         if result.returncode != 0:
-            raise self.failure(f"the preview of {stack} failed", result.returncode, result.stdout + result.stderr)
+            output = result.stdout + result.stderr
+            if diagnostics(output) in ("", WITHOUT_REASON):  # a policy's verdict stands in the plain text only
+                output = self._run("preview", "-s", stack, *self._packs()).stdout
+            raise self.failure(f"the preview of {stack} failed", result.returncode, output)
         steps = tuple(json.loads(result.stdout).get("steps", []))
         return Preview(stack, steps, count_operations(steps))
 
@@ -220,7 +224,7 @@ class Pulumi:
         """Pulumi's diagnostics without its progress; a policy violation and a bad spec keep their own codes."""
         text = diagnostics(output)
         kind = ExitCode.SPEC if "problem in" in text or "problems in" in text else ExitCode.FAILED
-        if code == 5 or "Policy Violations" in output or "policy violation" in output.lower():
+        if code == 5 or "[mandatory]" in output:
             kind = ExitCode.POLICY
         return CliError(f"{what}:\n{text}", hint=LOCKED if "locked by" in text else "", code=kind)
 
@@ -241,7 +245,7 @@ def diagnostics(output: str) -> str:
         return _json_diagnostics(output)
     lines = output.splitlines()
     starts = [i for i, line in enumerate(lines) if line.startswith(("Diagnostics:", "Policies:", "Policy Violations:"))]
-    ends = [i for i, line in enumerate(lines) if line.startswith(("Resources:", "Duration:"))]
+    ends = [i for i, line in enumerate(lines) if line.startswith(("Outputs:", "Resources:", "Duration:"))]
     kept = lines[starts[0] : next((e for e in ends if e > starts[0]), None)] if starts else lines[-TAIL_LINES:]
     return "\n".join(line for line in kept if line.strip())
 

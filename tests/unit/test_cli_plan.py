@@ -91,6 +91,30 @@ def test_a_failed_json_preview_tells_its_errors_and_not_its_steps() -> None:
 
 def test_the_plan_knows_the_digest_that_the_endpoint_object_will_carry() -> None:
     inputs = {"metadata": {"annotations": {"knobless.dev/spec-digest": "d" * 64}}}
-    assert plan({**step("update"), "newState": {"inputs": inputs}}).spec_digest == "d" * 64
+    before = {"metadata": {"annotations": {"knobless.dev/spec-digest": "c" * 64}}}
+    refreshed = {**step("refresh"), "newState": {"inputs": before}}
+    assert plan(refreshed, {**step("update"), "newState": {"inputs": inputs}}).spec_digest == "d" * 64
+    assert plan(refreshed).spec_digest is None
     assert plan(step("update", urn="urn:pulumi:x::knobless::knobless:serving:ModelEndpoint::wine")).spec_digest is None
     assert planning.StackPlan("local.alpha.old", None).spec_digest is None
+
+
+def test_a_policys_verdict_is_told_and_the_rest_of_the_output_is_not() -> None:
+    output = "\n".join(
+        [
+            "@ previewing update....",
+            " ~  kubernetes:x update",
+            "Policies:",
+            "    of-somebody@v0.1.0",
+            "        - [mandatory]  recalled",
+            "          version 2 was recalled",
+            "",
+            "Diagnostics:",
+            "    error: preview failed",
+            "",
+            "Outputs:",
+            "  ~ model: x",
+        ]
+    )
+    told = diagnostics(output)
+    assert "version 2 was recalled" in told and "previewing" not in told and "Outputs" not in told
