@@ -26,6 +26,11 @@ PIP_KEYS: Final = frozenset({"index-url", "extra-index-url", "trusted-host", "pr
 APT_PREFIXES: Final = ("Acquire::http", "Acquire::https", "Acquire::Check-", "Acquire::Retries")
 
 
+def has_proxies(environment: Mapping[str, str]) -> bool:
+    """Whether some client would send its requests through a proxy."""
+    return any(value for name, value in environment.items() if name.lower() in PROXY_VARIABLES - {"no_proxy"})
+
+
 def no_proxy(environment: Mapping[str, str]) -> dict[str, str]:
     """What the user excepts from their proxies and the addresses of embedded clusters, in both spellings."""
     named = (environment.get(name, "").split(",") for name in ("no_proxy", "NO_PROXY"))

@@ -31,11 +31,17 @@ def url(gateway: str, endpoint: str) -> str:
     return f"{gateway}/serving-endpoints/{endpoint}/invocations"
 
 
-def curl_line(gateway: str, endpoint: str, key_file: Path, ca: Path | None, payload_file: Path) -> str:
-    """A line for a shell that repeats the request; the key stays in its file."""
+def curl_line(
+    gateway: str, endpoint: str, key_file: Path, ca: Path | None, payload_file: Path, *, past_proxies: bool = False
+) -> str:
+    """A line for a shell that repeats the request; the key stays in its file.
+
+    `past_proxies`: the shell has proxies, none of which leads to this gateway.
+    """
     trust = f" --cacert {shlex.quote(str(ca))}" if ca else ""
+    straight = " --noproxy '*'" if past_proxies else ""
     return (
-        f"curl -sS{trust} {shlex.quote(url(gateway, endpoint))} \\\n"
+        f"curl -sS{straight}{trust} {shlex.quote(url(gateway, endpoint))} \\\n"
         f'  -H "Authorization: Bearer $(cat {shlex.quote(str(key_file))})" \\\n'
         f"  -H 'Content-Type: application/json' -d @{shlex.quote(str(payload_file))}"
     )

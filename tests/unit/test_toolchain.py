@@ -28,7 +28,7 @@ from embedded.toolchain import (
 )
 from embedded.toolchain.detect import Found, Rule, Selection, parse_version, rules, select, settle, targets_to_build
 from embedded.toolchain.golang import Go, collector_settings, find_go, go_environment, unpack
-from embedded.toolchain.planning import BuildPlan, make_plan, outside, target_digest
+from embedded.toolchain.planning import BuildPlan, make_plan, outside, pulumi_home_of_user, target_digest
 from embedded.toolchain.probe import executables, look_around
 from embedded.toolchain.progress import Progress, observe, start_counting
 
@@ -145,6 +145,15 @@ def test_a_tool_that_fails_has_no_version(tmp_path: Path) -> None:
 def test_what_we_built_is_not_taken_for_the_users(tmp_path: Path) -> None:
     path_env = os.pathsep.join(["/usr/bin", str(tmp_path / "tools/0123/bin"), "/bin"])
     assert outside(tmp_path, path_env) == os.pathsep.join(["/usr/bin", "/bin"])
+
+
+@pytest.mark.parametrize(
+    ("named", "searched"),
+    [("/opt/mine", "/opt/mine"), ("/home/knobless/pulumi-home", "~/.pulumi"), ("", "~/.pulumi")],
+)
+def test_our_own_plugin_cache_in_a_shells_variables_is_not_taken_for_the_users(named: str, searched: str) -> None:
+    found = pulumi_home_of_user(Path("/home/knobless"), {"PULUMI_HOME": named})
+    assert found == Path(searched).expanduser()
 
 
 # Pins and digests

@@ -1,0 +1,170 @@
+"""Stale locks and settings: what is removed is what nobody holds and what does not fit, nothing else."""
+
+import json
+import os
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from stacks.cli import stack_lock
+from stacks.cli.pulumi_cli import Pulumi, fits, variables
+from stacks.cli.stack_lock import Holder, break_stale, holders, is_gone, state_folder
+from stacks.cli.workspace import Workspace
+
+STACK = "local.alpha.wine"
+HOLDER = Holder(Path("lock.json"), 12, "here", "")
+
+
+def lock(state: Path, pid: int, host: str = "", name: str = "one") -> Path:
+    """A lock file as Pulumi writes it."""
+    file = state / "locks" / "organization" / "knobless" / STACK / f"{name}.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    told = {
+        "pid": pid,
+        "username": "root",
+        "hostname": host or socket.gethostname(),
+        "timestamp": "2026-01-01T00:00:00Z",
+    }
+    file.write_text(json.dumps(told))
+    file.with_name(f"{file.name}.attrs").write_text("{}")
+    return file
+
+
+def ended_process() -> int:
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    return process.pid
+
+
+@pytest.mark.parametrize(
+    ("host", "program", "gone"),
+    [
+        ("here", None, True),
+        ("here", "bash", True),  # the number was given to another program
+        ("here", "pulumi", False),
+        ("here", ".pulumi-wrapped", False),
+        ("elsewhere", None, False),  # its processes can't be seen from here
+    ],
+)
+def test_only_a_holder_of_this_host_that_runs_no_more_is_gone(host: str, program: str | None, gone: bool) -> None:
+    assert is_gone(HOLDER, host, lambda _: program) is gone
+
+
+def test_the_lock_of_an_ended_process_is_broken_with_all_its_files(tmp_path: Path) -> None:
+    file = lock(tmp_path, ended_process())
+    assert [holder.file for holder in break_stale(tmp_path, STACK)] == [file]
+    assert list(file.parent.iterdir()) == []
+
+
+def test_the_lock_of_another_host_stays(tmp_path: Path) -> None:
+    file = lock(tmp_path, ended_process(), "another-host")
+    assert break_stale(tmp_path, STACK) == ()
+    assert file.exists()
+
+
+def test_the_lock_of_a_running_pulumi_stays(tmp_path: Path) -> None:
+    program = tmp_path / "pulumi"
+    program.symlink_to("/bin/sleep")
+    with subprocess.Popen([program, "300"]) as process:
+        file = lock(tmp_path, process.pid)
+        try:
+            assert stack_lock.program_of(process.pid) == "pulumi"
+            assert break_stale(tmp_path, STACK) == ()
+            assert file.exists()
+        finally:
+            process.kill()
+
+
+def test_a_process_that_ended_but_was_not_waited_for_is_no_holder() -> None:
+    process = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert stack_lock.program_of(process.pid) is None
+    process.wait()
+
+
+def test_a_lock_file_that_can_not_be_read_is_left_to_pulumi(tmp_path: Path) -> None:
+    lock(tmp_path, 1).write_text("{")
+    assert holders(tmp_path, STACK) == ()
+    assert break_stale(tmp_path, STACK) == ()
+
+
+@pytest.mark.parametrize(
+    ("url", "folder"),
+    [
+        ("file:///var/state", Path("/var/state/.pulumi")),
+        ("file:///var/state?no_tmp_dir=true", Path("/var/state/.pulumi")),
+        ("file://~", None),
+        ("s3://bucket", None),
+        ("https://api.pulumi.com", None),
+    ],
+)
+def test_only_a_file_backend_has_locks_here(url: str, folder: Path | None) -> None:
+    assert state_folder(url) == folder
+
+
+def state_file(tmp_path: Path, latest: object) -> Path:
+    path = tmp_path / "state.json"
+    path.write_text(json.dumps({"version": 3, "checkpoint": {"latest": latest}}))
+    return path
+
+
+SALTED = {"secrets_providers": {"type": "passphrase", "state": {"salt": "v1:abc="}}}
+
+
+@pytest.mark.parametrize(
+    ("generated", "latest", "fit"),
+    [
+        ("encryptionsalt: v1:abc=\n", SALTED, True),
+        ("encryptionsalt: v1:other=\n", SALTED, False),
+        ("", SALTED, False),
+        ("encryptionsalt: v1:abc=\n", None, False),  # nothing is encrypted yet: any salt will do
+    ],
+)
+def test_a_generated_file_fits_where_it_has_the_states_salt(
+    tmp_path: Path, generated: str, latest: object, fit: bool
+) -> None:
+    assert fits(generated, state_file(tmp_path, latest)) is fit
+
+
+def test_a_state_that_can_not_be_read_condemns_no_file(tmp_path: Path) -> None:
+    assert fits("encryptionsalt: v1:abc=\n", tmp_path / "none.json")
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path / "root", tmp_path / "root" / "stacks", tmp_path / "home", "local", "one")
+
+
+def test_what_is_broken_is_said_once_and_before_the_run(workspace: Workspace, tmp_path: Path) -> None:
+    bin_dir = tmp_path / "bin"
+    bin_dir.mkdir()
+    (bin_dir / "pulumi").write_text("#!/bin/sh\necho '{\"steps\": []}'\n")
+    (bin_dir / "pulumi").chmod(0o755)
+    workspace.root.mkdir()
+    said: list[str] = []
+    pid = ended_process()
+    lock(workspace.pulumi_dir / "state" / ".pulumi", pid)
+    assert not Pulumi(workspace, bin_dir, said.append).preview(STACK).changes
+    assert [line.strip() for line in said] == [f"{STACK}: removed the lock of process {pid}, which runs no more"]
+
+
+# Variables
+
+
+def test_the_node_is_reached_past_the_users_proxies_and_their_own_exceptions_stay(workspace: Workspace) -> None:
+    told = variables(workspace, Path("/bin"), {"no_proxy": "a.example", "NO_PROXY": "b.example, a.example"})
+    assert told["NO_PROXY"] == told["no_proxy"] == "a.example,b.example,198.18.0.0/15,localhost,127.0.0.1"
+
+
+def test_variables_of_another_instance_in_the_shell_are_no_wish_of_the_users(workspace: Workspace) -> None:
+    other = Workspace(workspace.root, workspace.stacks, workspace.home, "local", "other")
+    inherited = variables(other, Path("/tools"), {"PATH": "/usr/bin"})
+    assert variables(workspace, Path("/tools"), inherited) == variables(workspace, Path("/tools"), {"PATH": "/usr/bin"})
+
+
+def test_a_backend_and_a_passphrase_of_the_users_are_kept(workspace: Workspace) -> None:
+    told = variables(workspace, Path("/bin"), {"PULUMI_BACKEND_URL": "s3://mine", "PULUMI_CONFIG_PASSPHRASE": "p"})
+    assert told["PULUMI_BACKEND_URL"] == "s3://mine"
+    assert "PULUMI_CONFIG_PASSPHRASE_FILE" not in told
