@@ -39,12 +39,13 @@ def gate(plans: tuple[StackPlan, ...], announced: Collection[str] = ()) -> None:
 
 
 def apply(pulumi: Pulumi, plans: tuple[StackPlan, ...], console: Console, watch: Watch) -> None:
-    """Apply each stack that changes, removals last. Raises CliError with every failure."""
+    """Apply each stack that changes; removals last, the platform's after all. Raises CliError with every failure."""
     changing = [plan for plan in plans if plan.changes]
     for group in (
-        [plan for plan in changing if plan.of_platform],
+        [plan for plan in changing if plan.of_platform and not plan.removed],
         [plan for plan in changing if not plan.of_platform and not plan.removed],
-        [plan for plan in changing if plan.removed],
+        [plan for plan in changing if not plan.of_platform and plan.removed],
+        [plan for plan in changing if plan.of_platform and plan.removed],
     ):
         failures = _apply_group(pulumi, group, console, watch)
         if failures:

@@ -195,7 +195,7 @@ def removal(context: str, what: Standing) -> str:
     """What `down` is about to take away, for a person who then says yes or no."""
     lines = [f"On the cluster {context!r} this removes:"]
     if what.endpoints:
-        lines.append(f"- {len(what.endpoints)} endpoints, which stop answering: {', '.join(what.endpoints)}")
+        lines.append(f"- endpoints, which stop answering: {', '.join(what.endpoints)}")
     if what.platform is not None:
         places = ", ".join((names.SYSTEM_NAMESPACE, *what.namespaces))
         lines.append(f"- the namespaces {places} with all that is in them: the gateway, its certificate, every key")
@@ -205,10 +205,8 @@ def removal(context: str, what: Standing) -> str:
 
 def remove(pulumi: Pulumi, what: Standing, console: Console) -> None:
     """Endpoints first, side by side; then what they stood on, its protection taken off."""
-    quiet: applying.Watch = lambda _: lambda: None  # noqa: E731
-    applying.apply(pulumi, tuple(StackPlan(stack, None) for stack in what.endpoints), console, quiet)
-    if what.platform is not None:
-        applying.apply(pulumi, (StackPlan(what.platform, None),), console, quiet)
+    gone = (*what.endpoints, *([what.platform] if what.platform is not None else []))
+    applying.apply(pulumi, tuple(StackPlan(stack, None) for stack in gone), console, lambda _: lambda: None)
 
 
 async def clear_leftovers(kube: KubeClient) -> None:

@@ -24,7 +24,7 @@ import embedded
 from embedded.instance import DEFAULT_HOME, Instance
 from spec import names
 from stacks.cli import mlflow_env, workspace
-from tests.platform_lab.suite import COMMAND_BOUND_S, ROOT, Said
+from tests.platform_lab.suite import COMMAND_BOUND_S, ROOT, Said, wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
@@ -122,12 +122,24 @@ def test_a_wrong_context_is_one_message_with_those_that_there_are(foreign: Forei
     assert "no context 'prod'" in said.err and "elsewhere" in said.err
 
 
-def test_images_are_built_and_pushed_to_the_named_registry_once(foreign: Foreign) -> None:
+def test_a_build_leaves_every_image_in_the_named_registry_and_a_second_one_pushes_nothing(foreign: Foreign) -> None:
     foreign.declare()
     said = foreign.must("build")
     assert f"platform     {REGISTRY}/knobless/platform@sha256:" in said.text
     assert f"models:/wine/1 in {REGISTRY}/knobless/model:" in said.text
     assert "pushing" not in foreign.must("build").text
+
+
+def test_behind_a_load_balancer_a_missing_certificate_is_one_message_and_down_clears_what_began(
+    foreign: Foreign,
+) -> None:
+    foreign.declare(gateway={"expose": "LoadBalancer"})
+    said = foreign.knobless("up")
+    assert said.code == 6
+    assert "create secret tls gateway-tls --cert FILE --key FILE" in said.err
+    assert "No stack of 'foreign' is known here" in foreign.must("down").err
+    wait_until(lambda: not everything() - foreign.before, 30, "the namespace is gone")
+    foreign.declare()
 
 
 def test_a_plan_comes_before_anything_is_there(foreign: Foreign) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import io
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,8 +17,10 @@ from controllers.kube import Gvr, KubeClient, NotFound
 from spec import names
 from spec.platform import PlatformSpec, load_platform
 from stacks.cli import building, context_cluster, pulumi_cli, tls
+from stacks.cli.console import Console
 from stacks.cli.context_cluster import Standing
 from stacks.cli.errors import CliError, ExitCode
+from stacks.cli.pulumi_cli import Pulumi
 from stacks.cli.workspace import Workspace
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -195,6 +198,18 @@ def test_down_says_what_it_takes_away_and_what_it_leaves() -> None:
     for part in ("'mine'", "prod.a.one", "knobless-system, team-a, team-b", "every key", "Images and models stay"):
         assert part in text
     assert "namespaces" not in context_cluster.removal("mine", Standing(None, ("prod.a.one",), ()))
+
+
+def test_a_platform_goes_after_all_that_stands_on_it() -> None:
+    gone: list[str] = []
+
+    class Noting:
+        def destroy(self, stack: str, *_: object) -> None:
+            gone.append(stack)
+
+    standing = Standing("prod.platform", ("prod.a.one", "prod.b.two"), ())
+    context_cluster.remove(cast(Pulumi, Noting()), standing, Console(err=io.StringIO(), out=io.StringIO()))
+    assert sorted(gone[:2]) == ["prod.a.one", "prod.b.two"] and gone[2:] == ["prod.platform"]
 
 
 OURS = {"metadata": {"name": names.SYSTEM_NAMESPACE, "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY}}}
