@@ -12,9 +12,10 @@ from typing import Any, ParamSpec, TypeVar
 import click
 
 from spec import names
-from stacks.cli import actions, interruption, workspace
+from stacks.cli import access, bring_up, interruption, views, workspace
 from stacks.cli.console import Console
 from stacks.cli.errors import CliError, ExitCode
+from stacks.cli.session import Session
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -69,7 +70,7 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
 @click.pass_context
 def cli(context: click.Context, environment: str, instance: str) -> None:
     """Serve any model without tuning: a model and a concurrency range in Git, the platform does the rest."""
-    context.obj = actions.Actions(workspace.from_process(environment, instance), Console())
+    context.obj = Session(workspace.from_process(environment, instance), Console())
 
 
 @cli.command()
@@ -79,17 +80,17 @@ def cli(context: click.Context, environment: str, instance: str) -> None:
 @click.option("--no-demo", is_flag=True, help="Train no example model and send no prediction.")
 @click.pass_obj
 @command
-def up(app: actions.Actions, yes: bool, only: tuple[str, ...], announce: tuple[str, ...], no_demo: bool) -> None:
+def up(session: Session, yes: bool, only: tuple[str, ...], announce: tuple[str, ...], no_demo: bool) -> None:
     """Start what is missing, then plan, gate and apply every stack."""
-    app.up(assume_yes=yes, only=only, announced=announce, demo=not no_demo)
+    bring_up.up(session, assume_yes=yes, only=only, announced=announce, demo=not no_demo)
 
 
 @cli.command()
 @click.pass_obj
 @command
-def build(app: actions.Actions) -> None:
+def build(session: Session) -> None:
     """Build and push the images that the endpoints under stacks/ need."""
-    app.build()
+    bring_up.build(session)
 
 
 @cli.command()
@@ -98,9 +99,9 @@ def build(app: actions.Actions) -> None:
 )
 @click.pass_obj
 @command
-def plan(app: actions.Actions, expect_no_changes: bool) -> None:
+def plan(session: Session, expect_no_changes: bool) -> None:
     """Show what `up` would change, and whether pods restart."""
-    app.plan(expect_no_changes=expect_no_changes)
+    bring_up.plan(session, expect_no_changes=expect_no_changes)
 
 
 @cli.command()
@@ -108,9 +109,9 @@ def plan(app: actions.Actions, expect_no_changes: bool) -> None:
 @click.option("--yes", is_flag=True, help="Take the environment off a cluster of your own without asking.")
 @click.pass_obj
 @command
-def down(app: actions.Actions, purge: bool, yes: bool) -> None:
+def down(session: Session, purge: bool, yes: bool) -> None:
     """Stop everything that runs; tools, images, MLflow's data and keys stay."""
-    app.down(purge=purge, assume_yes=yes)
+    bring_up.down(session, purge=purge, assume_yes=yes)
 
 
 @cli.command()
@@ -118,9 +119,9 @@ def down(app: actions.Actions, purge: bool, yes: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="The same, for programs.")
 @click.pass_obj
 @command
-def status(app: actions.Actions, endpoint: str | None, as_json: bool) -> None:
+def status(session: Session, endpoint: str | None, as_json: bool) -> None:
     """Show endpoints: versions, replicas, target concurrency, last decisions and their reasons."""
-    app.status(endpoint, as_json=as_json)
+    views.show_status(session, endpoint, as_json=as_json)
 
 
 @cli.command()
@@ -129,9 +130,9 @@ def status(app: actions.Actions, endpoint: str | None, as_json: bool) -> None:
 @click.option("-n", "--lines", default=50, show_default=True, help="Lines of each pod.")
 @click.pass_obj
 @command
-def logs(app: actions.Actions, endpoint: str, follow: bool, lines: int) -> None:
+def logs(session: Session, endpoint: str, follow: bool, lines: int) -> None:
     """Print the logs of an endpoint's pods, of `gateway`, or of `controllers`."""
-    sys.exit(app.logs(endpoint, follow=follow, lines=lines))
+    sys.exit(views.logs(session, endpoint, follow=follow, lines=lines))
 
 
 @cli.command()
@@ -145,10 +146,10 @@ def logs(app: actions.Actions, endpoint: str, follow: bool, lines: int) -> None:
 @click.option("--key-file", type=click.Path(path_type=Path, exists=True), help="A file with the API key.")
 @click.pass_obj
 @command
-def predict(app: actions.Actions, endpoint: str, data: Path | None, key_file: Path | None) -> None:
+def predict(session: Session, endpoint: str, data: Path | None, key_file: Path | None) -> None:
     """Send one prediction through the gateway and print the answer."""
     payload = sys.stdin.buffer.read() if data == Path("-") else data.read_bytes() if data else None
-    sys.exit(0 if app.predict(endpoint, payload, key_file) else int(ExitCode.FAILED))
+    sys.exit(0 if views.predict(session, endpoint, payload, key_file) else int(ExitCode.FAILED))
 
 
 @cli.group()
@@ -160,35 +161,35 @@ def keys() -> None:
 @click.option("--team", required=True, help="The team whose endpoints the key may call.")
 @click.pass_obj
 @command
-def keys_create(app: actions.Actions, team: str) -> None:
+def keys_create(session: Session, team: str) -> None:
     """Make a key: shown once, and saved to a file only you can read."""
-    app.create_key(team)
+    access.create_key(session, team)
 
 
 @keys.command("list")
 @click.option("--json", "as_json", is_flag=True, help="The same, for programs.")
 @click.pass_obj
 @command
-def keys_list(app: actions.Actions, as_json: bool) -> None:
+def keys_list(session: Session, as_json: bool) -> None:
     """List the keys that the gateway accepts, without the keys."""
-    app.list_keys(as_json=as_json)
+    access.list_keys(session, as_json=as_json)
 
 
 @keys.command("revoke")
 @click.argument("key_id")
 @click.pass_obj
 @command
-def keys_revoke(app: actions.Actions, key_id: str) -> None:
+def keys_revoke(session: Session, key_id: str) -> None:
     """Make a key invalid within a second."""
-    app.revoke_key(key_id)
+    access.revoke_key(session, key_id)
 
 
 @cli.command("env")
 @click.pass_obj
 @command
-def show_env(app: actions.Actions) -> None:
+def show_env(session: Session) -> None:
     """Print shell lines for `pulumi` and `kubectl` by hand: eval "$(knobless env)"."""
-    for name, value in app.shell_variables().items():
+    for name, value in views.shell_variables(session).items():
         click.echo(f"export {name}={shlex.quote(value)}")
 
 

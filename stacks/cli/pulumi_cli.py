@@ -12,6 +12,7 @@ import secrets
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from embedded import host_settings
-from stacks.cli import stack_lock
+from stacks.cli import stack_lock, stack_state
 from stacks.cli.errors import CliError, ExitCode
 from stacks.cli.workspace import PROJECT, Workspace
 
@@ -147,6 +148,7 @@ class Pulumi:
     def destroy(self, stack: str, on_line: Callable[[str], None], abandon: Callable[[], str | None]) -> None:
         """Remove all that the stack holds, and the stack."""
         self._settle(stack)
+        self._take_in_created(stack)
         self._run("state", "unprotect", "-s", stack, "--all", "--yes")
         self._stream(stack, ["destroy", "-s", stack, "--yes", "--skip-preview"], on_line, abandon)
         self._quiet("stack", "rm", stack, "--yes")
@@ -172,10 +174,21 @@ class Pulumi:
             time.sleep(POLL_S)
             stack_lock.break_stale(self._state, stack)
 
+    def _take_in_created(self, stack: str) -> None:
+        """Objects that a killed run may have made without noting it belong to the stack, and go with it."""
+        noted = stack_state.with_created(json.loads(self._quiet("stack", "export", "-s", stack)))
+        if noted is not None:
+            with tempfile.NamedTemporaryFile("w", dir=self._workspace.pulumi_dir, suffix=".json") as file:
+                json.dump(noted, file)
+                file.flush()
+                self._quiet("stack", "import", "-s", stack, "--file", file.name)
+
     def _drop_foreign_configuration(self, state: Path, stack: str) -> None:
         """A generated file that lacks the state's own salt is of another passphrase; Pulumi writes it anew."""
         generated = self._workspace.root / GENERATED / f"Pulumi.{stack}.yaml"
-        if generated.is_file() and not fits(generated.read_text(), state / "stacks" / PROJECT / f"{stack}.json"):
+        if generated.is_file() and not stack_state.fits(
+            generated.read_text(), state / "stacks" / PROJECT / f"{stack}.json"
+        ):
             generated.unlink()
 
     def _packs(self) -> list[str]:
@@ -227,16 +240,6 @@ class Pulumi:
         if code == 5 or "[mandatory]" in output:
             kind = ExitCode.POLICY
         return CliError(f"{what}:\n{text}", hint=LOCKED if "locked by" in text else "", code=kind)
-
-
-def fits(generated: str, state_file: Path) -> bool:
-    """Whether a stack's generated file holds the salt of the stack's state."""
-    try:
-        latest = json.loads(state_file.read_bytes())["checkpoint"]["latest"] or {}
-        salt = latest.get("secrets_providers", {}).get("state", {}).get("salt")
-    except (OSError, ValueError, KeyError):
-        return True  # Pulumi's own word about such a state is the better one
-    return bool(salt) and salt in generated
 
 
 def diagnostics(output: str) -> str:

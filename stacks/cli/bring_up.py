@@ -1,0 +1,214 @@
+"""`up`, `build`, `plan` and `down`: the order in which things happen, each step announced.
+
+Leaves every step to its module. One idea: nothing is started before the files are read whole and the machine is judged,
+and nothing is applied that was not planned and gated in the same run.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+from controllers.kube import NAMESPACES, KubeClient
+from spec import names
+from spec.environment import Environment
+from spec.platform import PlatformSpec
+from stacks import cluster
+from stacks.cli import (
+    applying,
+    building,
+    context_cluster,
+    examples,
+    keys,
+    local_cluster,
+    planning,
+    tls,
+    views,
+    waiting,
+)
+from stacks.cli.console import duration
+from stacks.cli.errors import CliError, ExitCode
+from stacks.cli.pulumi_cli import Pulumi, ensure_passphrase
+from stacks.cli.session import Session
+from stacks.cluster import ClusterFacts
+
+
+def up(session: Session, *, assume_yes: bool, only: tuple[str, ...], announced: tuple[str, ...], demo: bool) -> None:
+    """Start what is missing, build, plan, gate, apply; with `demo` also train, register and predict."""
+    started_s = session.console.clock()
+    environment = session.declared()
+    facts, bin_dir = _bring_up(session, environment)
+    if demo and environment.platform.context is None:
+        with session.console.step("Example models: trained on data that scikit-learn ships, and registered"):
+            session.console.note(examples.register(session.workspace, facts.model_registry))
+    _build(session, environment, facts, only)
+    with session.console.step("Namespace and certificate of the gateway"):
+        session.with_kube(facts, lambda kube: _system_objects(session, kube, facts, environment.platform))
+    if environment.platform.context is not None:
+        _note_entrance(session, facts, environment.platform)
+    pulumi = Pulumi(session.workspace, bin_dir, session.console.note)
+    plans = _plans(session, pulumi, environment, only)
+    applying.gate(plans, announced)
+    _confirm_removals(session, plans, assume_yes)
+    applying.apply(pulumi, plans, session.console, lambda plan: waiting.watch(session, facts, plan))
+    waiting.check_ready(session, plans)
+    if environment.platform.context is not None:
+        _note_entrance(session, facts, environment.platform)
+        views.point(session, session.facts())
+    elif demo and environment.endpoints:
+        _first_prediction(session, environment, facts)
+    session.console.note(f"\nup in {duration(session.console.clock() - started_s)}")
+
+
+def _bring_up(session: Session, environment: Environment) -> tuple[ClusterFacts, Path]:
+    """A cluster to apply to, and the folder of pulumi."""
+    platform = environment.platform
+    if platform.context is not None:
+        facts = session.facts()
+        ensure_passphrase(session.workspace)
+        with session.console.step(f"Cluster {platform.context}: it answers, and pulumi is here"):
+            session.with_kube(facts, context_cluster.reach)
+            return facts, local_cluster.pulumi_only(session.workspace, session.console)
+    local_cluster.check_machine(session.workspace, platform.gateway.port, session.console)
+    ensure_passphrase(session.workspace)
+    with session.console.step("Tools, packages and environments (what is there already is used)"):
+        prepared = local_cluster.prepare(session.workspace, session.console)
+    with session.console.step("Embedded cluster: Kubernetes, image registry, MLflow"):
+        facts = local_cluster.start(session.workspace, prepared, platform, session.console)
+    _write_facts(session, facts)
+    return facts, prepared.tools.bin_dir
+
+
+def _write_facts(session: Session, facts: ClusterFacts) -> None:
+    path = session.workspace.cluster_file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_suffix(".new")
+    fresh.write_text(facts.model_dump_json(indent=2) + "\n")
+    fresh.rename(path)
+
+
+def _note_entrance(session: Session, facts: ClusterFacts, platform: PlatformSpec) -> None:
+    """Before the plan, so that stacks can tell their URL; and after it, when a load balancer has its address."""
+    assert platform.context is not None
+    context_cluster.note_facts(session.workspace, platform.context, session.entrance(facts).url)
+
+
+async def _system_objects(session: Session, kube: KubeClient, facts: ClusterFacts, platform: PlatformSpec) -> None:
+    labels = {"labels": names.managed_labels(names.COMPONENT_CONTROLLERS)}
+    await kube.apply(NAMESPACES, None, names.SYSTEM_NAMESPACE, "knobless-tls", {"metadata": labels}, force=False)
+    if platform.context is not None:
+        made = await context_cluster.ensure_certificate(kube, platform, session.workspace.ca_dir, datetime.now(UTC))
+        session.console.note(f"    {made or 'the certificate is there'}")
+    elif facts.node_address is not None:
+        hosts = [facts.node_address, "localhost", f"gateway.{names.SYSTEM_NAMESPACE}.svc"]
+        await tls.ensure_secret(kube, session.workspace.ca_dir, hosts, datetime.now(UTC))
+
+
+def _first_prediction(session: Session, environment: Environment, facts: ClusterFacts) -> None:
+    first = environment.endpoints[0]
+    session.with_kube(facts, lambda kube: _ensure_keys(session, kube, environment))
+    session.console.note(f"==> A prediction from {first.endpoint} through the gateway")
+    views.predict(session, first.endpoint, None, None)
+    views.point(session, facts)
+
+
+async def _ensure_keys(session: Session, kube: KubeClient, environment: Environment) -> None:
+    """A key for each team with an endpoint, where this machine has none that the gateway accepts."""
+    present = await keys.entries(kube)
+    for team in sorted({spec.team for spec in environment.endpoints}):
+        if keys.saved(session.workspace.keys_dir, team, present) is None:
+            made = keys.make_key(team, datetime.now(UTC).isoformat(timespec="seconds"))
+            keys.save(session.workspace.keys_dir, made)
+            await keys.add(kube, made)
+
+
+def build(session: Session) -> None:
+    environment = session.declared()
+    _build(session, environment, session.facts(), ())
+
+
+def _build(session: Session, environment: Environment, facts: ClusterFacts, only: tuple[str, ...]) -> None:
+    chosen = [spec for spec in environment.endpoints if not only or spec.endpoint in only]
+    with session.console.step("Images: the platform's, and one for each distinct environment of a model"):
+        built = building.build(session.workspace, facts, chosen, environment.platform.context, session.console.progress)
+        session.console.note("\n".join(f"    {line}" for line in built))
+
+
+def plan(session: Session, *, expect_no_changes: bool) -> None:
+    environment = session.declared()
+    facts = session.facts()
+    ensure_passphrase(session.workspace)
+    if environment.platform.context is not None:
+        session.with_kube(facts, context_cluster.reach)
+    bin_dir = local_cluster.pulumi_only(session.workspace, session.console)
+    plans = _plans(session, Pulumi(session.workspace, bin_dir, session.console.note), environment, ())
+    applying.gate(plans)
+    if expect_no_changes and any(plan.changes for plan in plans):
+        raise CliError("the plan has changes", code=ExitCode.CHANGES)
+
+
+def _plans(
+    session: Session, pulumi: Pulumi, environment: Environment, only: tuple[str, ...]
+) -> tuple[planning.StackPlan, ...]:
+    with session.console.step("Plan"):
+        plans = planning.make(
+            pulumi,
+            _stacks(session, environment, only),
+            session.workspace.environment,
+            removals=not only,
+            report=session.console.progress,
+        )
+        for plan in plans:
+            session.console.note("\n".join(f"    {line}" for line in planning.describe(plan)))
+    return plans
+
+
+def _stacks(session: Session, environment: Environment, only: tuple[str, ...]) -> list[str]:
+    """Names of the stacks to plan, platform first."""
+    missing = [name for name in only if environment.endpoint(name) is None]
+    if missing:
+        raise CliError(f"no file declares {', '.join(missing)}", code=ExitCode.NOT_FOUND)
+    chosen = [spec for spec in environment.endpoints if not only or spec.endpoint in only]
+    of_endpoints = [
+        names.EndpointStack(session.workspace.environment, spec.team, spec.endpoint).name for spec in chosen
+    ]
+    return [names.PlatformStack(session.workspace.environment).name, *of_endpoints]
+
+
+def _confirm_removals(session: Session, plans: tuple[planning.StackPlan, ...], assume_yes: bool) -> None:
+    gone = [plan.stack for plan in plans if plan.removed]
+    if not gone or assume_yes:
+        return
+    hint = "`knobless up --yes` removes what the plan says"
+    session.agree(f"Remove {', '.join(gone)}, whose files are gone?", assume_yes, hint)
+
+
+def down(session: Session, *, purge: bool, assume_yes: bool) -> None:
+    """Works without readable files too: what runs must be stoppable whatever Git says."""
+    context = context_cluster.context_of(session.workspace)
+    if context is not None:
+        _clear(session, context, assume_yes)
+    else:
+        with session.console.step(f"Stopping instance {session.workspace.instance}"):
+            local_cluster.stop(session.workspace, session.console)
+    if purge:
+        with session.console.step(f"Removing {session.workspace.home}"):
+            local_cluster.purge(session.workspace)
+
+
+def _clear(session: Session, context: str, assume_yes: bool) -> None:
+    """Take the environment off a cluster of the user's own; the cluster, images and models stay."""
+    kubeconfig = cluster.user_kubeconfig(os.environ, context)
+    session.ask(kubeconfig, context, context_cluster.reach)
+    bin_dir = local_cluster.pulumi_only(session.workspace, session.console)
+    pulumi = Pulumi(session.workspace, bin_dir, session.console.note)
+    standing = context_cluster.standing(pulumi, session.workspace.environment)
+    if standing.is_empty:
+        session.console.note(f"No stack of {session.workspace.environment!r} is known here.")
+    else:
+        session.console.note(context_cluster.removal(context, standing))
+        session.agree("Remove all this?", assume_yes, "`knobless down --yes` does without the question")
+        context_cluster.remove(pulumi, standing, session.console)
+    session.ask(kubeconfig, context, context_cluster.clear_leftovers)
+    local_cluster.forget_stacks(session.workspace)

@@ -1,0 +1,53 @@
+"""What the controllers say of an endpoint while it is applied, and after: when waiting is pointless, and who failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from controllers.kube import MODEL_ENDPOINTS, KubeClient, KubeError
+from spec import names
+from stacks.cli import planning, status
+from stacks.cli.errors import CliError, ExitCode
+from stacks.cli.session import Session
+from stacks.cluster import ClusterFacts
+
+
+def watch(session: Session, facts: ClusterFacts, plan: planning.StackPlan) -> Callable[[], str | None]:
+    """Asked while an endpoint's stack is applied: the controllers' word on why waiting is pointless.
+
+    Only a word about the very spec that is applied counts: before it has arrived, the object may still tell of
+    an earlier one.
+    """
+    parsed, digest = names.parse_stack(plan.stack), plan.spec_digest
+    if not isinstance(parsed, names.EndpointStack) or digest is None:
+        return lambda: None
+    namespace, name = names.team_namespace(parsed.team), parsed.endpoint
+
+    async def look(kube: KubeClient) -> str | None:
+        try:
+            found = await kube.get(MODEL_ENDPOINTS, namespace, name)
+        except KubeError:
+            return None  # not there yet, or no answer: not a word about the endpoint
+        carried = (found["metadata"].get("annotations") or {}).get(names.ANNOTATION_SPEC_DIGEST)
+        return status.failure(found) if carried == digest else None
+
+    def ask() -> str | None:
+        try:
+            return session.with_kube(facts, look)
+        except CliError:
+            return None
+
+    return ask
+
+
+def check_ready(session: Session, plans: tuple[planning.StackPlan, ...]) -> None:
+    """An endpoint that nothing had to be applied to may fail all the same; a run must not end well over it."""
+    stacks = [names.parse_stack(plan.stack) for plan in plans if not plan.removed]
+    wanted = {stack.endpoint for stack in stacks if isinstance(stack, names.EndpointStack)}
+    found = [item for item in session.endpoints() if item["metadata"]["name"] in wanted]
+    failed = [f"{item['metadata']['name']}: {told}" for item in found if (told := status.failure(item))]
+    if failed:
+        raise CliError("\n".join(failed), hint="`knobless logs ENDPOINT` shows more", code=ExitCode.NOT_READY)
+    for read in map(status.read, found):
+        if not read.ready:
+            session.console.note(f"    {read.endpoint} is not ready at the moment: {read.reason}: {read.message}")
