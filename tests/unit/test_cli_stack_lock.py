@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from stacks.cli import stack_lock
-from stacks.cli.pulumi_cli import Pulumi, fits, variables
+from stacks.cli.pulumi_cli import Pulumi, variables
 from stacks.cli.stack_lock import Holder, break_stale, holders, is_gone, state_folder
+from stacks.cli.stack_state import fits, with_created
 from stacks.cli.workspace import Workspace
 
 STACK = "local.alpha.wine"
@@ -130,6 +131,33 @@ def test_a_generated_file_fits_where_it_has_the_states_salt(
 
 def test_a_state_that_can_not_be_read_condemns_no_file(tmp_path: Path) -> None:
     assert fits("encryptionsalt: v1:abc=\n", tmp_path / "none.json")
+
+
+def object_of(urn: str, namespace: str = "team-alpha") -> dict[str, object]:
+    return {"urn": urn, "provider": "p::1", "inputs": {"metadata": {"name": "wine", "namespace": namespace}}}
+
+
+def exported(resources: list[object], *pending: dict[str, object]) -> dict[str, object]:
+    return {"version": 3, "deployment": {"resources": resources, "pending_operations": list(pending)}}
+
+
+def test_an_object_whose_creation_nobody_noted_is_noted_so_that_it_goes_with_its_stack() -> None:
+    noted, begun, changed = {"urn": "a"}, object_of("b"), object_of("c")
+    found = with_created(
+        exported([noted], {"type": "creating", "resource": begun}, {"type": "updating", "resource": changed})
+    )
+    made = {**begun, "id": "team-alpha/wine", "outputs": begun["inputs"]}
+    assert found == exported([noted, made], {"type": "updating", "resource": changed})
+
+
+def test_an_object_of_no_namespace_has_its_name_for_an_id() -> None:
+    found = with_created(exported([], {"type": "creating", "resource": object_of("a", namespace="")}))
+    assert found is not None
+    assert found["deployment"]["resources"][0]["id"] == "wine"
+
+
+def test_a_creation_that_is_noted_by_now_changes_nothing() -> None:
+    assert with_created(exported([{"urn": "a"}], {"type": "creating", "resource": object_of("a")})) is None
 
 
 @pytest.fixture
