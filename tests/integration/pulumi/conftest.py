@@ -328,7 +328,7 @@ class Engine:
             env=self.variables, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert process.returncode == 0, process.stdout + process.stderr
-        return [step for step in json.loads(process.stdout)["steps"] if step["op"] != "same"]
+        return [step for step in json.loads(process.stdout)["steps"] if step["op"] not in ("same", "refresh")]
 
 
 @pytest.fixture(scope="session")
