@@ -40,8 +40,8 @@ Report = Callable[[str], None]
 class Mirror:
     """Where apt gets Debian and its security updates from."""
 
-    main: str = "http://deb.debian.org/debian"
-    security: str = "http://deb.debian.org/debian-security"
+    main: str
+    security: str
 
     @property
     def sources(self) -> str:
@@ -53,14 +53,21 @@ class Mirror:
 
 
 def mirror_of(sources: Iterable[str]) -> Mirror:
-    """The host's mirrors from the texts of its apt sources, one-line or deb822; Debian's own where it names none."""
-    main, security = Mirror.main, Mirror.security
+    """The host's mirrors from the texts of its apt sources, one-line or deb822. Raises ImageError where there is none.
+
+    Security updates are looked for beside the main archive where no source names them.
+    """
+    main, security = "", ""
     for uri in (uri.rstrip("/") for text in sources for uri in _uris(text)):
         if uri.endswith("/debian-security"):
             security = uri
         elif uri.endswith("/debian"):
             main = uri
-    return Mirror(main, security)
+    if not main:
+        raise images.ImageError(
+            "apt's sources on this machine name no Debian mirror, from which the base image is made"
+        )
+    return Mirror(main, security or f"{main}-security")
 
 
 def _uris(text: str) -> Iterable[str]:

@@ -154,14 +154,18 @@ URIs: http://mirror.example/debian-security
         (
             ["deb [signed-by=/k.gpg] https://other.example/debian bookworm main"],
             "https://other.example/debian",
-            debian.Mirror.security,
+            "https://other.example/debian-security",
         ),
-        (["deb https://packages.example/app stable main"], debian.Mirror.main, debian.Mirror.security),
-        ([], debian.Mirror.main, debian.Mirror.security),
     ],
 )
 def test_the_mirror_is_the_one_that_the_hosts_apt_uses(texts: list[str], main: str, security: str) -> None:
     assert debian.mirror_of(texts) == debian.Mirror(main, security)
+
+
+@pytest.mark.parametrize("texts", [[], ["deb https://packages.example/app stable main"]])
+def test_without_a_debian_mirror_the_base_image_is_refused_with_the_reason(texts: list[str]) -> None:
+    with pytest.raises(images.ImageError, match="name no Debian mirror"):
+        debian.mirror_of(texts)
 
 
 def test_an_image_is_named_by_everything_that_goes_in(tmp_path: Path) -> None:
