@@ -4,7 +4,7 @@ K := $(PYTHON) ./knobless
 RUN := .venv/bin/python -m
 
 .DEFAULT_GOAL := help
-.PHONY: help up down down-all status test check fast lint types layers bench env-dev
+.PHONY: help up down down-all status test check fast lint types layers bench footprint env-dev
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -44,3 +44,6 @@ fast: env-dev
 
 bench: env-dev ## latency through our gateway over a bare HAProxy; table, and JSON under bench-results/
 	@$(RUN) tests.bench.gateway_latency
+
+footprint: env-dev ## memory of the running local stack, by program
+	@$(RUN) tests.bench.stack_footprint
