@@ -164,7 +164,7 @@ class Pulumi:
         """Put right what a run that did not end well, or another checkout, left about this stack."""
         if self._state is None:
             return
-        self._drop_foreign_configuration(self._state, stack)
+        self._fit_settings(self._state, stack)
         for holder in stack_lock.break_stale(self._state, stack):
             self._say(f"    {stack}: removed the lock of process {holder.pid}, which runs no more")
         deadline_s = time.monotonic() + HOLDER_BOUND_S
@@ -183,13 +183,17 @@ class Pulumi:
                 file.flush()
                 self._quiet("stack", "import", "-s", stack, "--file", file.name)
 
-    def _drop_foreign_configuration(self, state: Path, stack: str) -> None:
-        """A generated file that lacks the state's own salt is of another passphrase; Pulumi writes it anew."""
+    def _fit_settings(self, state: Path, stack: str) -> None:
+        """A generated file without the state's own salt is of another passphrase, or of a clone that has none yet."""
+        salt = stack_state.salt(state / "stacks" / PROJECT / f"{stack}.json")
         generated = self._workspace.root / GENERATED / f"Pulumi.{stack}.yaml"
-        if generated.is_file() and not stack_state.fits(
-            generated.read_text(), state / "stacks" / PROJECT / f"{stack}.json"
-        ):
-            generated.unlink()
+        if salt is None or (salt and generated.is_file() and salt in generated.read_text()):
+            return
+        if salt:
+            generated.parent.mkdir(exist_ok=True)
+            generated.write_text(f"encryptionsalt: {salt}\n")
+        else:
+            generated.unlink(missing_ok=True)  # nothing is encrypted yet: Pulumi chooses
 
     def _packs(self) -> list[str]:
         packs = (self._workspace.policy_pack, *self._workspace.more_packs)

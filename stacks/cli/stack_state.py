@@ -38,11 +38,11 @@ def name_in_cluster(resource: Mapping[str, Any]) -> str:
     return f"{metadata['namespace']}/{name}" if name and metadata.get("namespace") else name
 
 
-def fits(generated: str, state_file: Path) -> bool:
-    """Whether a stack's generated file holds the salt of the stack's state."""
+def salt(state_file: Path) -> str | None:
+    """The salt that a stack's secrets were encrypted with; empty where there are none, None where there is no state."""
     try:
         latest = json.loads(state_file.read_bytes())["checkpoint"]["latest"] or {}
-        salt = latest.get("secrets_providers", {}).get("state", {}).get("salt")
     except (OSError, ValueError, KeyError):
-        return True  # Pulumi's own word about such a state is the better one
-    return bool(salt) and salt in generated
+        return None  # Pulumi's own word about such a state is the better one
+    provider = latest.get("secrets_providers") or {}
+    return str((provider.get("state") or {}).get("salt") or "")

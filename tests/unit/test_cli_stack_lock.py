@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from stacks.cli import stack_lock
+from stacks.cli import stack_lock, stack_state
 from stacks.cli.pulumi_cli import Pulumi, variables
 from stacks.cli.stack_lock import Holder, break_stale, holders, is_gone, state_folder
-from stacks.cli.stack_state import fits, with_created
+from stacks.cli.stack_state import with_created
 from stacks.cli.workspace import Workspace
 
 STACK = "local.alpha.wine"
@@ -111,26 +111,20 @@ def state_file(tmp_path: Path, latest: object) -> Path:
     return path
 
 
-SALTED = {"secrets_providers": {"type": "passphrase", "state": {"salt": "v1:abc="}}}
+SALT = "v1:abc=:v1:def=="
+SALTED = {"secrets_providers": {"type": "passphrase", "state": {"salt": SALT}}}
 
 
 @pytest.mark.parametrize(
-    ("generated", "latest", "fit"),
-    [
-        ("encryptionsalt: v1:abc=\n", SALTED, True),
-        ("encryptionsalt: v1:other=\n", SALTED, False),
-        ("", SALTED, False),
-        ("encryptionsalt: v1:abc=\n", None, False),  # nothing is encrypted yet: any salt will do
-    ],
+    ("latest", "found"),
+    [(SALTED, SALT), (None, ""), ({}, ""), ({"secrets_providers": None}, ""), ({"secrets_providers": {}}, "")],
 )
-def test_a_generated_file_fits_where_it_has_the_states_salt(
-    tmp_path: Path, generated: str, latest: object, fit: bool
-) -> None:
-    assert fits(generated, state_file(tmp_path, latest)) is fit
+def test_the_salt_of_a_state_is_what_its_secrets_were_made_with(tmp_path: Path, latest: object, found: str) -> None:
+    assert stack_state.salt(state_file(tmp_path, latest)) == found
 
 
-def test_a_state_that_can_not_be_read_condemns_no_file(tmp_path: Path) -> None:
-    assert fits("encryptionsalt: v1:abc=\n", tmp_path / "none.json")
+def test_where_there_is_no_state_nothing_is_known_of_a_salt(tmp_path: Path) -> None:
+    assert stack_state.salt(tmp_path / "none.json") is None
 
 
 def object_of(urn: str, namespace: str = "team-alpha") -> dict[str, object]:
@@ -165,17 +159,54 @@ def workspace(tmp_path: Path) -> Workspace:
     return Workspace(tmp_path / "root", tmp_path / "root" / "stacks", tmp_path / "home", "local", "one")
 
 
-def test_what_is_broken_is_said_once_and_before_the_run(workspace: Workspace, tmp_path: Path) -> None:
-    bin_dir = tmp_path / "bin"
-    bin_dir.mkdir()
-    (bin_dir / "pulumi").write_text("#!/bin/sh\necho '{\"steps\": []}'\n")
-    (bin_dir / "pulumi").chmod(0o755)
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def pulumi(workspace: Workspace, tmp_path: Path, said: list[str]) -> Pulumi:
+    """With a program in place of the real one that finds nothing to change."""
+    program = tmp_path / "bin" / "pulumi"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho '{\"steps\": []}'\n")
+    program.chmod(0o755)
     workspace.root.mkdir()
-    said: list[str] = []
+    return Pulumi(workspace, program.parent, said.append)
+
+
+def test_what_is_broken_is_said_once_and_before_the_run(workspace: Workspace, pulumi: Pulumi, said: list[str]) -> None:
     pid = ended_process()
     lock(workspace.pulumi_dir / "state" / ".pulumi", pid)
-    assert not Pulumi(workspace, bin_dir, said.append).preview(STACK).changes
+    assert not pulumi.preview(STACK).changes
     assert [line.strip() for line in said] == [f"{STACK}: removed the lock of process {pid}, which runs no more"]
+
+
+OTHERS = "encryptionsalt: v1:other=\n"
+
+
+@pytest.mark.parametrize(
+    ("latest", "before", "after"),
+    [
+        (SALTED, f"encryptionsalt: {SALT}\nconfig: {{}}\n", f"encryptionsalt: {SALT}\nconfig: {{}}\n"),
+        (SALTED, OTHERS, f"encryptionsalt: {SALT}\n"),
+        (SALTED, None, f"encryptionsalt: {SALT}\n"),
+        (None, OTHERS, None),
+    ],
+    ids=["fitting", "of another passphrase", "missing", "of a state without secrets"],
+)
+def test_a_stacks_generated_file_has_the_salt_of_its_state(
+    workspace: Workspace, pulumi: Pulumi, latest: object, before: str | None, after: str | None
+) -> None:
+    stacks = workspace.pulumi_dir / "state" / ".pulumi" / "stacks" / "knobless"
+    stacks.mkdir(parents=True)
+    state_file(stacks, latest).rename(stacks / f"{STACK}.json")
+    generated = workspace.root / ".pulumi-config" / f"Pulumi.{STACK}.yaml"
+    if before is not None:
+        generated.parent.mkdir()
+        generated.write_text(before)
+    pulumi.preview(STACK)
+    assert (generated.read_text() if generated.exists() else None) == after
 
 
 # Variables
