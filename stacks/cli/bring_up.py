@@ -109,7 +109,7 @@ def _first_prediction(session: Session, environment: Environment, facts: Cluster
     first = environment.endpoints[0]
     session.with_kube(facts, lambda kube: _ensure_keys(session, kube, environment))
     session.console.note(f"==> A prediction from {first.endpoint} through the gateway")
-    views.predict(session, first.endpoint, None, None)
+    views.first_prediction(session, first.endpoint)
     views.point(session, facts)
 
 

@@ -31,20 +31,40 @@ def url(gateway: str, endpoint: str) -> str:
     return f"{gateway}/serving-endpoints/{endpoint}/invocations"
 
 
-def curl_line(
-    gateway: str, endpoint: str, key_file: Path, ca: Path | None, payload_file: Path, *, past_proxies: bool = False
-) -> str:
-    """A line for a shell that repeats the request; the key stays in its file.
+@dataclass(frozen=True)
+class Request:
+    """One prediction's request.
 
-    `past_proxies`: the shell has proxies, none of which leads to this gateway.
+    Args:
+        gateway: its URL.
+        endpoint: the endpoint's name.
+        key_file: the file with the API key.
+        ca: what to trust, where this machine does not anyway.
+        payload_file: the body, JSON.
+        past_proxies: the shell has proxies, none of which leads to this gateway.
     """
-    trust = f" --cacert {shlex.quote(str(ca))}" if ca else ""
-    straight = " --noproxy '*'" if past_proxies else ""
-    return (
-        f"curl -sS{straight}{trust} {shlex.quote(url(gateway, endpoint))} \\\n"
-        f'  -H "Authorization: Bearer $(cat {shlex.quote(str(key_file))})" \\\n'
-        f"  -H 'Content-Type: application/json' -d @{shlex.quote(str(payload_file))}"
-    )
+
+    gateway: str
+    endpoint: str
+    key_file: Path
+    ca: Path | None
+    payload_file: Path
+    past_proxies: bool = False
+
+    def curl_line(self) -> str:
+        """A line for a shell that repeats the request; the key stays in its file."""
+        trust = f" --cacert {shlex.quote(str(self.ca))}" if self.ca else ""
+        straight = " --noproxy '*'" if self.past_proxies else ""
+        return (
+            f"curl -sS{straight}{trust} {shlex.quote(url(self.gateway, self.endpoint))} \\\n"
+            f'  -H "Authorization: Bearer $(cat {shlex.quote(str(self.key_file))})" \\\n'
+            f"  -H 'Content-Type: application/json' -d @{shlex.quote(str(self.payload_file))}"
+        )
+
+    def send(self) -> Answer:
+        """POST it; raises CliError where nothing answers. An HTTP error is an answer."""
+        key = self.key_file.read_text().strip()
+        return send(self.gateway, self.endpoint, key, self.payload_file.read_bytes(), self.ca)
 
 
 def send(gateway: str, endpoint: str, key: str, payload: bytes, ca: Path | None) -> Answer:

@@ -10,7 +10,7 @@ from pathlib import Path
 from controllers.kube import Object
 from embedded import host_settings
 from spec import names
-from stacks.cli import context_cluster, keys, local_cluster, model_facts
+from stacks.cli import context_cluster, keys, local_cluster, model_facts, waiting
 from stacks.cli import predict as prediction
 from stacks.cli import status as statuses
 from stacks.cli.errors import CliError, ExitCode
@@ -67,21 +67,36 @@ def _kubectl(session: Session) -> Path:
 
 def predict(session: Session, endpoint: str, payload: bytes | None, key_file: Path | None) -> bool:
     """Print the answer and the curl line; says whether it was a 200."""
+    request = _request(session, endpoint, payload, key_file)
+    return _show(session, request, request.send())
+
+
+def first_prediction(session: Session, endpoint: str) -> None:
+    """As `predict`, as soon as the endpoint is served: its pods may be on their way. CliError where it never is."""
+    request = _request(session, endpoint, None, None)
+    answer = waiting.served(request.send, session.console)
+    if not _show(session, request, answer):
+        hint = "`knobless status` and `knobless logs gateway` show more"
+        raise CliError(f"{endpoint} answers HTTP {answer.status}", hint=hint, code=ExitCode.NOT_READY)
+
+
+def _request(session: Session, endpoint: str, payload: bytes | None, key_file: Path | None) -> prediction.Request:
     facts = session.facts()
     found = session.endpoint(endpoint)
     key_file = key_file or _key_file(session, facts, str(found["spec"]["team"]))
     payload_file = _payload_file(session, facts, found, payload)
     entrance = session.entrance(facts)
-    ca, gateway = entrance.ca, entrance.url
-    if gateway is None:
+    if entrance.url is None:
         raise CliError("the gateway has no address yet", hint=f"the cluster gives one to its Service: {WHERE}")
-    answer = prediction.send(gateway, endpoint, key_file.read_text().strip(), payload_file.read_bytes(), ca)
+    past_proxies = facts.node_address is not None and host_settings.has_proxies(os.environ)
+    return prediction.Request(entrance.url, endpoint, key_file, entrance.ca, payload_file, past_proxies)
+
+
+def _show(session: Session, request: prediction.Request, answer: prediction.Answer) -> bool:
     session.console.result(f"HTTP {answer.status} in {answer.took_ms:.1f} ms, request {answer.request_id}")
     session.console.result(json.dumps(answer.body) if not isinstance(answer.body, str) else answer.body)
     session.console.result("\nThe same by hand:")
-    past_proxies = facts.node_address is not None and host_settings.has_proxies(os.environ)
-    line = prediction.curl_line(gateway, endpoint, key_file, ca, payload_file, past_proxies=past_proxies)
-    session.console.result(line)
+    session.console.result(request.curl_line())
     return answer.status == 200
 
 

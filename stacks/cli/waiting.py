@@ -1,15 +1,28 @@
-"""What the controllers say of an endpoint while it is applied, and after: when waiting is pointless, and who failed."""
+"""What is said of an endpoint while it is applied, and after: when waiting is pointless, who failed, who is served.
+
+The controllers say the first two. The last is asked of the gateway itself: after a cluster's restart every object still
+tells of the life before.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from typing import Final
 
 from controllers.kube import MODEL_ENDPOINTS, KubeClient, KubeError
 from spec import names
 from stacks.cli import planning, status
+from stacks.cli.console import Console
 from stacks.cli.errors import CliError, ExitCode
+from stacks.cli.predict import Answer
 from stacks.cli.session import Session
 from stacks.cluster import ClusterFacts
+
+SERVED_BOUND_S: Final = 120.0
+POLL_S: Final = 0.5
+# What a gateway answers that has not seen a key, a route or a ready pod yet.
+ON_ITS_WAY: Final = frozenset({401, 403, 404, 502, 503})
 
 
 def watch(session: Session, facts: ClusterFacts, plan: planning.StackPlan) -> Callable[[], str | None]:
@@ -51,3 +64,20 @@ def check_ready(session: Session, plans: tuple[planning.StackPlan, ...]) -> None
     for read in map(status.read, found):
         if not read.ready:
             session.console.note(f"    {read.endpoint} is not ready at the moment: {read.reason}: {read.message}")
+
+
+def served(send: Callable[[], Answer], console: Console, sleep: Callable[[float], None] = time.sleep) -> Answer:
+    """The first answer that is more than "not yet", or the last one within the bound."""
+    deadline_s = console.clock() + SERVED_BOUND_S
+    while True:
+        is_last = console.clock() >= deadline_s
+        try:
+            answer = send()
+            if answer.status not in ON_ITS_WAY or is_last:
+                return answer
+            console.progress(f"not yet: HTTP {answer.status}")
+        except CliError as error:
+            if is_last or error.code is not ExitCode.NOT_FOUND:
+                raise
+            console.progress(f"not yet: {error.message}")
+        sleep(POLL_S)

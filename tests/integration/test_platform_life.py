@@ -386,7 +386,8 @@ def test_the_lock_of_a_killed_run_is_broken_and_nothing_exists_twice(life: Life,
 def test_up_after_a_kill_of_everything_serves_the_same_endpoints(life: Life, first_up: Said) -> None:
     before = life.endpoints()
     life.kill_everything()
-    life.make("up")
+    assert "HTTP 200" in life.make("up").out
+    wait_until(lambda: life.knobless("predict", "wine").code == 0, 60, "the other endpoint is served")
     assert life.endpoints() == before
     must(life.knobless("plan", "--expect-no-changes"))
 
