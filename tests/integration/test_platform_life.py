@@ -173,6 +173,15 @@ def starting(command: subprocess.Popen[str], *marks: str) -> bool:
     return all(any(mark in line for line in running) for mark in marks)
 
 
+def at_work(life: Life, command: subprocess.Popen[str]) -> Path:
+    """The lock that `pulumi up` of the wine's stack holds, as soon as it holds one."""
+    try:
+        return next(iter(wait_until(lambda: life.locks("local.alpha.wine"), 90, "pulumi is at work")))
+    except AssertionError:
+        command.send_signal(signal.SIGINT)
+        raise AssertionError(command.communicate(timeout=90)[1]) from None
+
+
 def interrupted(command: subprocess.Popen[str]) -> str:
     """SIGINT to the command alone, as `kill -INT` does; what it said until its end."""
     command.send_signal(signal.SIGINT)
@@ -344,7 +353,7 @@ def test_settings_of_another_passphrase_in_the_clone_stop_nothing(life: Life, fi
 def test_an_interrupt_while_pulumi_waits_leaves_no_lock_and_the_next_run_goes_on(life: Life, first_up: Said) -> None:
     life.give_wine("1100Mi")
     command = life.start("up", "--no-demo")
-    wait_until(lambda: life.locks("local.alpha.wine"), 90, "pulumi is at work")
+    at_work(life, command)
     interrupted(command)
     assert life.locks("local.alpha.wine") == []
     must(life.knobless("up", "--no-demo"))
@@ -356,7 +365,7 @@ def test_an_interrupt_while_pulumi_waits_leaves_no_lock_and_the_next_run_goes_on
 def test_pulumi_ends_well_when_only_knobless_is_killed(life: Life, first_up: Said) -> None:
     life.give_wine("1150Mi")
     command = life.start("up", "--no-demo")
-    wait_until(lambda: life.locks("local.alpha.wine"), 90, "pulumi is at work")
+    at_work(life, command)
     os.killpg(command.pid, signal.SIGKILL)
     command.communicate()
     wait_until(lambda: not of_session(command.pid), 60, "pulumi has ended")
@@ -367,7 +376,7 @@ def test_pulumi_ends_well_when_only_knobless_is_killed(life: Life, first_up: Sai
 def test_the_lock_of_a_killed_run_is_broken_and_nothing_exists_twice(life: Life, first_up: Said) -> None:
     life.give_wine("1200Mi")
     command = life.start("up", "--no-demo")
-    (lock,) = wait_until(lambda: life.locks("local.alpha.wine"), 90, "pulumi is at work")
+    lock = at_work(life, command)
     pulumi = json.loads(lock.read_text())["pid"]
     for group in (command.pid, pulumi):
         os.killpg(group, signal.SIGKILL)
@@ -439,7 +448,7 @@ def test_up_after_down_builds_nothing(life: Life, first_up: Said) -> None:
     said = life.make("up")
     assert "HTTP 200" in said.out
     assert answer(said) == answer(first_up)
-    for word in ("building", "bootstrapping", "installing", "pushing", "trained"):
+    for word in ("building", "bootstrapping", "installing", "pushing", "trained and registered"):
         assert word not in said.err
     life.make("down")
     assert left_behind(life) == []
