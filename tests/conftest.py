@@ -1,4 +1,4 @@
-"""What all tests share: the order in which they run, and the tools that those on a cluster need."""
+"""What all tests share: their order, which may run side by side, and the tools that those on a cluster need."""
 
 from __future__ import annotations
 
@@ -12,8 +12,17 @@ DESTRUCTIVE = "destructive"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that break the suite's cluster run last; the order is otherwise the files'."""
+    """Tests that break the suite's cluster run last; the order is otherwise the files'. Two workers may share the rest."""
     items.sort(key=lambda item: item.get_closest_marker(DESTRUCTIVE) is not None)
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(group_of(item)))
+
+
+def group_of(item: pytest.Item) -> str:
+    """Tests that must follow each other in one worker: those on the suite's platform, those with nodes of their own."""
+    if "suite" in getattr(item, "fixturenames", ()):
+        return "suite"
+    return "nodes" if item.get_closest_marker("cluster") else item.nodeid.partition("::")[0]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
