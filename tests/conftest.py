@@ -12,7 +12,7 @@ DESTRUCTIVE = "destructive"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that break the suite's cluster run last; the order is otherwise the files'. Two workers may share the rest."""
+    """Tests that break the suite's cluster run last; the order is otherwise the files'."""
     items.sort(key=lambda item: item.get_closest_marker(DESTRUCTIVE) is not None)
     for item in items:
         item.add_marker(pytest.mark.xdist_group(group_of(item)))
