@@ -53,6 +53,7 @@ class Life:
 
     clone: Path
     before: snapshot.Snapshot
+    neighbours: dict[str, int]  # instances beside it when `before` was taken, with their address slices
 
     @property
     def instance(self) -> Instance:
@@ -206,7 +207,8 @@ def answer(said: Said) -> dict[str, Any]:
 
 def left_behind(life: Life) -> list[str]:
     """What differs from before the first `up`, without other instances, which may come and go meanwhile."""
-    others = [Instance(name, HOME, index) for name, index in registered(HOME).items() if name != NAME]
+    known = {**life.neighbours, **registered(HOME)}
+    others = [Instance(name, HOME, index) for name, index in known.items() if name != NAME]
     marks = [mark for other in others for mark in (f"{other.interface} ", f"/{other.cgroup}", str(other.node))]
     found = snapshot.differences(life.before, snapshot.host_snapshot())
     return [line for line in found if not any(mark in f"{line} " for mark in marks)]
@@ -221,9 +223,9 @@ def cloned(folder: Path) -> Path:
 def life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Life]:
     packages.ensure()
     subprocess.run(("nft", "-f", "-"), input=FOREIGN_RULES, text=True, check=True)
-    one = Life(cloned(tmp_path_factory.mktemp("life") / "clone"), {})
+    one = Life(cloned(tmp_path_factory.mktemp("life") / "clone"), {}, {})
     must(one.knobless("down"))  # what an earlier, killed run left; and the clone's environment is made
-    one.before = snapshot.host_snapshot()
+    one.neighbours, one.before = registered(HOME), snapshot.host_snapshot()
     yield one
     one.knobless("down")
     subprocess.run(("nft", "delete", "table", "ip", "foreign_life"), check=True)
