@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shlex
 import sys
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import click
 
+from embedded.instance import Instance
 from spec import names
 from stacks.cli import access, bring_up, interruption, views, workspace
 from stacks.cli.console import Console
@@ -20,6 +22,8 @@ from stacks.cli.session import Session
 P = ParamSpec("P")
 R = TypeVar("R")
 VERSION = "0.1.0"
+KEY_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 EPILOG = (
     "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 this machine lacks something, 4 a file under stacks/ is wrong, "
     "5 a policy refuses, 6 not found or not running, 7 the plan has changes (plan --expect-no-changes), "
@@ -42,12 +46,31 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
         except PermissionError as error:
             click.echo(f"\nknobless: this user may not use {error.filename}: run it as root (sudo)", err=True)
             sys.exit(int(ExitCode.MACHINE))
+        except BrokenPipeError:
+            raise  # whoever read our output has enough: click ends in silence
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            click.echo(f"\nknobless: {where}{error.strerror or error}", err=True)
+            sys.exit(int(ExitCode.MACHINE if error.errno in _FULL else ExitCode.FAILED))
         except KeyboardInterrupt:
             interruption.finish()
             click.echo("\nInterrupted. What is finished is kept; run the command again to go on.", err=True)
             sys.exit(int(ExitCode.INTERRUPTED))
 
     return wrapped
+
+
+def _environment(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    if problem := names.name_problem("environment", value):
+        raise click.BadParameter(problem)
+    return value
+
+
+def _instance(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    try:
+        return Instance(value).name
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 @click.group(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
@@ -57,6 +80,7 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
     "--environment",
     default=names.DEFAULT_ENVIRONMENT,
     envvar="KNOBLESS_ENVIRONMENT",
+    callback=_environment,
     show_default=True,
     help="The folder below stacks/.",
 )
@@ -64,6 +88,7 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
     "--instance",
     default="default",
     envvar="KNOBLESS_INSTANCE",
+    callback=_instance,
     show_default=True,
     help="The embedded cluster's name; two instances never meet.",
 )
@@ -140,10 +165,10 @@ def logs(session: Session, endpoint: str, follow: bool, lines: int) -> None:
 @click.option(
     "-d",
     "--data",
-    type=click.Path(path_type=Path, allow_dash=True),
+    type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True),
     help="A file with the request's JSON, or - for standard input; else the model's own input example.",
 )
-@click.option("--key-file", type=click.Path(path_type=Path, exists=True), help="A file with the API key.")
+@click.option("--key-file", type=KEY_FILE, help="A file with the API key.")
 @click.pass_obj
 @command
 def predict(session: Session, endpoint: str, data: Path | None, key_file: Path | None) -> None:
