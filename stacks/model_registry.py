@@ -54,17 +54,12 @@ class ModelRegistry:
             )
         return RegisteredModel(reference.uri, reference.version_text, tags[TAG_SHA256], tags[TAG_ENVIRONMENT])
 
-    def require(self, reference: ModelReference) -> None:
-        """A ModelRegistryError where the registry does not have the model, whatever is noted on it."""
-        self._tags(reference)
+    def noted_sha256(self, reference: ModelReference) -> str | None:
+        """The digest that `knobless build` noted on the model, if it did. ModelMissingError where there is no model.
 
-    def exists(self, reference: ModelReference) -> bool:
-        """Whether the registry has the model; a ModelRegistryError where it does not answer."""
-        try:
-            self._tags(reference)
-        except ModelMissingError:
-            return False
-        return True
+        A model that was deleted and registered anew has the same name and number, and no note.
+        """
+        return self._tags(reference).get(TAG_SHA256)
 
     def _tags(self, reference: ModelReference) -> dict[str, str]:
         if reference.model_id is not None:

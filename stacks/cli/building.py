@@ -109,12 +109,12 @@ def _push_models(site: Site, specs: Sequence[EndpointSpec]) -> list[str]:
 
 
 def _facts(site: Site, spec: EndpointSpec, client: httpx.Client) -> ModelFacts:
-    """From what was read before, as long as the registry still has the model; else by reading it."""
+    """From what was read before, where the registry says that it is the same; else by reading it."""
     tracking_uri = site.facts.model_registry
+    noted = model_registry.ModelRegistry(client).noted_sha256(spec.model)
     before = model_facts.known(site.workspace, tracking_uri, spec.model)
-    if before is not None and model_registry.ModelRegistry(client).exists(spec.model):
+    if before is not None and before.sha256 == noted:
         return before
-    model_registry.ModelRegistry(client).require(spec.model)
     mlflow_env.ensure(site.workspace, site.report)
     site.report(f"reading {spec.model}")
     return model_facts.read(site.workspace, tracking_uri, spec.model)

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from spec.model_reference import ModelReference, parse_model_reference
-from stacks.model_registry import ModelRegistry, ModelRegistryError, RegisteredModel
+from stacks.model_registry import ModelMissingError, ModelRegistry, ModelRegistryError, RegisteredModel
 
 SHA256 = "ab" * 32
 TAGS = [{"key": "knobless.sha256", "value": SHA256}, {"key": "knobless.environment", "value": "e1"}]
@@ -125,20 +125,19 @@ def test_a_registry_that_cannot_answer_is_named(answer: httpx.Response | Excepti
     assert refusal({"/model-versions/get": answer}) == said
 
 
-def test_a_model_that_was_never_built_exists_all_the_same() -> None:
-    asked = registry({"/model-versions/get": version(tags=[])})
-    assert asked.exists(WINE)
-    asked.require(WINE)
+def test_a_model_that_was_never_built_has_no_noted_digest() -> None:
+    assert registry({"/model-versions/get": version(tags=[])}).noted_sha256(WINE) is None
+    assert registry({"/model-versions/get": version()}).noted_sha256(WINE) == SHA256
 
 
-def test_a_model_that_is_not_there_does_not_exist_and_is_required_in_vain() -> None:
+def test_a_model_that_is_not_there_is_told_with_what_is() -> None:
     rows = httpx.Response(200, json={"model_versions": [{"version": "2"}]})
     asked = registry({"/model-versions/get": MISSING, "/model-versions/search": rows})
-    assert not asked.exists(WINE)
-    with pytest.raises(ModelRegistryError, match="versions of 'wine' that exist: 2"):
-        asked.require(WINE)
+    with pytest.raises(ModelMissingError, match="versions of 'wine' that exist: 2"):
+        asked.noted_sha256(WINE)
 
 
 def test_a_registry_that_does_not_answer_is_not_taken_for_one_without_the_model() -> None:
-    with pytest.raises(ModelRegistryError, match="does not answer"):
-        registry({"/model-versions/get": httpx.ConnectError("refused")}).exists(WINE)
+    with pytest.raises(ModelRegistryError, match="does not answer") as caught:
+        registry({"/model-versions/get": httpx.ConnectError("refused")}).noted_sha256(WINE)
+    assert not isinstance(caught.value, ModelMissingError)
