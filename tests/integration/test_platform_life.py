@@ -351,7 +351,6 @@ def test_settings_of_another_passphrase_in_the_clone_stop_nothing(life: Life, fi
 # Runs that end early
 
 
-@pytest.mark.destructive
 def test_an_interrupt_while_pulumi_waits_leaves_no_lock_and_the_next_run_goes_on(life: Life, first_up: Said) -> None:
     life.give_wine("1100Mi")
     command = life.start("up", "--no-demo")
@@ -363,7 +362,6 @@ def test_an_interrupt_while_pulumi_waits_leaves_no_lock_and_the_next_run_goes_on
     assert life.endpoints().keys() == {"wine", "tumour"}
 
 
-@pytest.mark.destructive
 def test_pulumi_ends_well_when_only_knobless_is_killed(life: Life, first_up: Said) -> None:
     life.give_wine("1150Mi")
     command = life.start("up", "--no-demo")
@@ -374,7 +372,6 @@ def test_pulumi_ends_well_when_only_knobless_is_killed(life: Life, first_up: Sai
     assert life.locks("local.alpha.wine") == []
 
 
-@pytest.mark.destructive
 def test_the_lock_of_a_killed_run_is_broken_and_nothing_exists_twice(life: Life, first_up: Said) -> None:
     life.give_wine("1200Mi")
     command = life.start("up", "--no-demo")
@@ -393,7 +390,6 @@ def test_the_lock_of_a_killed_run_is_broken_and_nothing_exists_twice(life: Life,
     assert len(urns) == len(set(urns))
 
 
-@pytest.mark.destructive
 def test_up_after_a_kill_of_everything_serves_the_same_endpoints(life: Life, first_up: Said) -> None:
     before = life.endpoints()
     life.kill_everything()
@@ -403,7 +399,6 @@ def test_up_after_a_kill_of_everything_serves_the_same_endpoints(life: Life, fir
     must(life.knobless("plan", "--expect-no-changes"))
 
 
-@pytest.mark.destructive
 def test_up_after_a_reboot_finds_only_files_and_serves_the_same_endpoints(life: Life, first_up: Said) -> None:
     before = life.endpoints()
     life.kill_everything()
@@ -418,7 +413,6 @@ def test_up_after_a_reboot_finds_only_files_and_serves_the_same_endpoints(life: 
 # The end
 
 
-@pytest.mark.destructive
 def test_down_leaves_nothing_but_what_it_says_that_it_keeps(life: Life, first_up: Said) -> None:
     instance, keys = life.instance, HOME / "keys" / ENVIRONMENT
     kept = [HOME / "tools", HOME / "registry", HOME / "envs", instance.mlflow_data, keys]
@@ -445,7 +439,6 @@ def of_clone(life: Life) -> list[str]:
     return found
 
 
-@pytest.mark.destructive
 def test_up_after_down_builds_nothing(life: Life, first_up: Said) -> None:
     said = life.make("up")
     assert "HTTP 200" in said.out
