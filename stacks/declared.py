@@ -9,6 +9,7 @@ from pathlib import Path
 
 from spec import names
 from spec.environment import Environment, load_environment
+from spec.platform import PlatformSpec, load_platform
 
 
 def read_files(stacks: Path, environment: str) -> dict[str, bytes]:
@@ -24,3 +25,13 @@ def read_files(stacks: Path, environment: str) -> dict[str, bytes]:
 def read_environment(stacks: Path, environment: str) -> Environment:
     """The whole environment; a SpecError holds every problem of every file."""
     return load_environment(environment, read_files(stacks, environment))
+
+
+def read_platform(stacks: Path, environment: str) -> PlatformSpec:
+    """The platform's file alone; a SpecError holds every problem of it."""
+    file = names.PlatformStack(environment).file
+    try:
+        text = (stacks / environment / names.PLATFORM_FILE).read_bytes()
+    except FileNotFoundError:
+        return load_environment(environment, {}).platform  # which says so
+    return load_platform(text, file, environment)

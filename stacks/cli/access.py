@@ -12,7 +12,7 @@ from stacks.cli.session import Session
 
 
 def create_key(session: Session, team: str) -> None:
-    teams = session.declared().platform.teams
+    teams = session.platform().teams
     if team not in teams:
         known = ", ".join(sorted(teams)) or "none"
         raise CliError(f"no team {team!r} in platform.yaml (teams: {known})", code=ExitCode.NOT_FOUND)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from controllers.kube import NAMESPACES, KubeClient
 from spec import names
+from spec.endpoint import EndpointSpec
 from spec.environment import Environment
 from spec.platform import PlatformSpec
 from stacks import cluster
@@ -22,6 +23,7 @@ from stacks.cli import (
     examples,
     keys,
     local_cluster,
+    model_facts,
     planning,
     tls,
     views,
@@ -33,22 +35,25 @@ from stacks.cli.pulumi_cli import Pulumi, ensure_passphrase
 from stacks.cli.session import Session
 from stacks.cluster import ClusterFacts
 
+Endpoints = tuple[EndpointSpec, ...]
+
 
 def up(session: Session, *, assume_yes: bool, only: tuple[str, ...], announced: tuple[str, ...], demo: bool) -> None:
     """Start what is missing, build, plan, gate, apply; with `demo` also train, register and predict."""
     started_s = session.console.clock()
     environment = session.declared()
+    chosen = _chosen(environment, only)
     facts, bin_dir = _bring_up(session, environment)
     if demo and environment.platform.context is None:
         with session.console.step("Example models: trained on data that scikit-learn ships, and registered"):
             session.console.note(examples.register(session.workspace, facts.model_registry))
-    _build(session, environment, facts, only)
+    _build(session, environment.platform, facts, chosen)
     with session.console.step("Namespace and certificate of the gateway"):
         session.with_kube(facts, lambda kube: _system_objects(session, kube, facts, environment.platform))
     if environment.platform.context is not None:
         _note_entrance(session, facts, environment.platform)
     pulumi = Pulumi(session.workspace, bin_dir, session.console.note)
-    plans = _plans(session, pulumi, environment, only)
+    plans = _plans(session, pulumi, chosen, removals=not only)
     applying.gate(plans, announced)
     _confirm_removals(session, plans, assume_yes)
     applying.apply(pulumi, plans, session.console, lambda plan: waiting.watch(session, facts, plan))
@@ -56,9 +61,18 @@ def up(session: Session, *, assume_yes: bool, only: tuple[str, ...], announced: 
     if environment.platform.context is not None:
         _note_entrance(session, facts, environment.platform)
         views.point(session, session.facts())
-    elif demo and environment.endpoints:
-        _first_prediction(session, environment, facts)
+    elif demo and chosen:
+        _first_prediction(session, chosen, facts)
     session.console.note(f"\nup in {duration(session.console.clock() - started_s)}")
+
+
+def _chosen(environment: Environment, only: tuple[str, ...]) -> Endpoints:
+    """The endpoints that are meant, all without `only`; CliError where no file declares one of them."""
+    missing = [name for name in only if environment.endpoint(name) is None]
+    if missing:
+        known = ", ".join(spec.endpoint for spec in environment.endpoints) or "none"
+        raise CliError(f"no file declares {', '.join(missing)} (endpoints: {known})", code=ExitCode.NOT_FOUND)
+    return tuple(spec for spec in environment.endpoints if not only or spec.endpoint in only)
 
 
 def _bring_up(session: Session, environment: Environment) -> tuple[ClusterFacts, Path]:
@@ -105,18 +119,26 @@ async def _system_objects(session: Session, kube: KubeClient, facts: ClusterFact
         await tls.ensure_secret(kube, session.workspace.ca_dir, hosts, datetime.now(UTC))
 
 
-def _first_prediction(session: Session, environment: Environment, facts: ClusterFacts) -> None:
-    first = environment.endpoints[0]
-    session.with_kube(facts, lambda kube: _ensure_keys(session, kube, environment))
-    session.console.note(f"==> A prediction from {first.endpoint} through the gateway")
-    views.first_prediction(session, first.endpoint)
+def _first_prediction(session: Session, chosen: Endpoints, facts: ClusterFacts) -> None:
+    session.with_kube(facts, lambda kube: _ensure_keys(session, kube, chosen))
+    shown = next((spec.endpoint for spec in chosen if _has_example(session, facts, spec)), None)
+    if shown is None:
+        session.console.note("==> No prediction: no model has an input example (`knobless predict ENDPOINT -d FILE`)")
+    else:
+        session.console.note(f"==> A prediction from {shown} through the gateway")
+        views.first_prediction(session, shown)
     views.point(session, facts)
 
 
-async def _ensure_keys(session: Session, kube: KubeClient, environment: Environment) -> None:
+def _has_example(session: Session, facts: ClusterFacts, spec: EndpointSpec) -> bool:
+    known = model_facts.known(session.workspace, facts.model_registry, spec.model)
+    return known is not None and known.example is not None
+
+
+async def _ensure_keys(session: Session, kube: KubeClient, chosen: Endpoints) -> None:
     """A key for each team with an endpoint, where this machine has none that the gateway accepts."""
     present = await keys.entries(kube)
-    for team in sorted({spec.team for spec in environment.endpoints}):
+    for team in sorted({spec.team for spec in chosen}):
         if keys.saved(session.workspace.keys_dir, team, present) is None:
             made = keys.make_key(team, datetime.now(UTC).isoformat(timespec="seconds"))
             keys.save(session.workspace.keys_dir, made)
@@ -125,13 +147,12 @@ async def _ensure_keys(session: Session, kube: KubeClient, environment: Environm
 
 def build(session: Session) -> None:
     environment = session.declared()
-    _build(session, environment, session.facts(), ())
+    _build(session, environment.platform, session.facts(), environment.endpoints)
 
 
-def _build(session: Session, environment: Environment, facts: ClusterFacts, only: tuple[str, ...]) -> None:
-    chosen = [spec for spec in environment.endpoints if not only or spec.endpoint in only]
+def _build(session: Session, platform: PlatformSpec, facts: ClusterFacts, chosen: Endpoints) -> None:
     with session.console.step("Images: the platform's, and one for each distinct environment of a model"):
-        built = building.build(session.workspace, facts, chosen, environment.platform.context, session.console.progress)
+        built = building.build(session.workspace, facts, chosen, platform.context, session.console.progress)
         session.console.note("\n".join(f"    {line}" for line in built))
 
 
@@ -142,38 +163,28 @@ def plan(session: Session, *, expect_no_changes: bool) -> None:
     if environment.platform.context is not None:
         session.with_kube(facts, context_cluster.reach)
     bin_dir = local_cluster.pulumi_only(session.workspace, session.console)
-    plans = _plans(session, Pulumi(session.workspace, bin_dir, session.console.note), environment, ())
+    plans = _plans(session, Pulumi(session.workspace, bin_dir, session.console.note), environment.endpoints)
     applying.gate(plans)
     if expect_no_changes and any(plan.changes for plan in plans):
         raise CliError("the plan has changes", code=ExitCode.CHANGES)
 
 
 def _plans(
-    session: Session, pulumi: Pulumi, environment: Environment, only: tuple[str, ...]
+    session: Session, pulumi: Pulumi, chosen: Endpoints, *, removals: bool = True
 ) -> tuple[planning.StackPlan, ...]:
+    environment = session.workspace.environment
+    stacks = [names.EndpointStack(environment, spec.team, spec.endpoint).name for spec in chosen]
     with session.console.step("Plan"):
         plans = planning.make(
             pulumi,
-            _stacks(session, environment, only),
-            session.workspace.environment,
-            removals=not only,
+            [names.PlatformStack(environment).name, *stacks],
+            environment,
+            removals=removals,
             report=session.console.progress,
         )
         for plan in plans:
             session.console.note("\n".join(f"    {line}" for line in planning.describe(plan)))
     return plans
-
-
-def _stacks(session: Session, environment: Environment, only: tuple[str, ...]) -> list[str]:
-    """Names of the stacks to plan, platform first."""
-    missing = [name for name in only if environment.endpoint(name) is None]
-    if missing:
-        raise CliError(f"no file declares {', '.join(missing)}", code=ExitCode.NOT_FOUND)
-    chosen = [spec for spec in environment.endpoints if not only or spec.endpoint in only]
-    of_endpoints = [
-        names.EndpointStack(session.workspace.environment, spec.team, spec.endpoint).name for spec in chosen
-    ]
-    return [names.PlatformStack(session.workspace.environment).name, *of_endpoints]
 
 
 def _confirm_removals(session: Session, plans: tuple[planning.StackPlan, ...], assume_yes: bool) -> None:

@@ -18,6 +18,7 @@ import click
 from controllers.kube import MODEL_ENDPOINTS, KubeClient, KubeError, Object
 from controllers.kube.credentials import CredentialsError, from_kubeconfig
 from spec.environment import Environment
+from spec.platform import PlatformSpec
 from spec.problems import SpecError
 from stacks import cluster
 from stacks.cli import context_cluster, tls
@@ -26,7 +27,7 @@ from stacks.cli.context_cluster import Entrance
 from stacks.cli.errors import CliError, ExitCode
 from stacks.cli.workspace import Workspace
 from stacks.cluster import ClusterFacts
-from stacks.declared import read_environment
+from stacks.declared import read_environment, read_platform
 
 T = TypeVar("T")
 NOT_RUNNING = "nothing runs here: `knobless up` starts it"
@@ -44,15 +45,25 @@ class Session:
         try:
             return read_environment(self.workspace.stacks, self.workspace.environment)
         except SpecError as error:
-            count = len(error.problems)
-            title = f"{count} problem{'s' if count > 1 else ''} in stacks/{self.workspace.environment}:"
-            raise CliError("\n".join([title, *map(str, error.problems)]), code=ExitCode.SPEC) from None
+            raise self._wrong(error) from None
+
+    def platform(self) -> PlatformSpec:
+        """What platform.yaml says: an endpoint's broken file is in the way of nobody who looks at what runs."""
+        try:
+            return read_platform(self.workspace.stacks, self.workspace.environment)
+        except SpecError as error:
+            raise self._wrong(error) from None
+
+    def _wrong(self, error: SpecError) -> CliError:
+        count = len(error.problems)
+        title = f"{count} problem{'s' if count > 1 else ''} in stacks/{self.workspace.environment}:"
+        return CliError("\n".join([title, *map(str, error.problems)]), code=ExitCode.SPEC)
 
     def facts(self) -> ClusterFacts:
         """Where the running cluster is; raises CliError where none is known."""
         try:
             told = {**os.environ, cluster.VARIABLE: str(self.workspace.cluster_file)}
-            return cluster.cluster_facts(self.declared().platform, told)
+            return cluster.cluster_facts(self.platform(), told)
         except cluster.ClusterUnknownError as error:
             raise CliError(NOT_RUNNING, code=ExitCode.NOT_FOUND) from error
 
@@ -76,7 +87,7 @@ class Session:
 
     def entrance(self, facts: ClusterFacts) -> Entrance:
         """How clients reach the gateway: known of the embedded cluster, asked of another."""
-        ca_dir, platform = self.workspace.ca_dir, self.declared().platform
+        ca_dir, platform = self.workspace.ca_dir, self.platform()
         if platform.context is None:
             return Entrance(facts.gateway_url, tls.ca_file(ca_dir))
         return self.with_kube(facts, lambda kube: context_cluster.entrance_of(kube, platform, ca_dir))

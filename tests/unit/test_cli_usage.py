@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from stacks.cli import main, views
+from stacks.cli import bring_up, main, views
 from stacks.cli.errors import ExitCode
 
 
@@ -62,3 +62,13 @@ def test_what_the_operating_system_refuses_is_one_message(
     result = run("status")
     assert (result.exit_code, result.exception.__class__) == (code, SystemExit)
     assert said in result.output
+
+
+def test_an_endpoint_that_no_file_declares_is_told_before_anything_is_started(
+    monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    monkeypatch.setattr(bring_up, "_bring_up", lambda *_: pytest.fail("something was started"))
+    result = run("up", "--only", "wien")
+    assert result.exit_code == ExitCode.NOT_FOUND
+    assert "no file declares wien (endpoints: tumour, wine)" in result.output
+    assert not home.exists()
