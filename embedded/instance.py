@@ -24,6 +24,12 @@ _NAME = re.compile(r"[a-z](?:[-a-z0-9]*[a-z0-9])?")
 HOME_MAX: Final = 107 - len(f"/nodes/{'n' * NAME_MAX}/init.sock")
 
 
+# What this package makes directly below a home.
+FOLDERS: Final = frozenset(
+    {"containerd", "go", "go-toolchain", "images", "locks", "mlflow", "nodes", "registry", "tools"}
+)
+
+
 @dataclass(frozen=True)
 class Instance:
     """One embedded cluster. Ports are ports of the node's own address, never of the host's."""

@@ -13,14 +13,14 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from embedded import configs, control, host_side, layout, pause, services, startup
 from embedded.control import NodeStatus
-from embedded.instance import Instance, registered
+from embedded.instance import FOLDERS, Instance, registered
 from embedded.specification import NodeSpecification, dump, files_digest
 from embedded.startup import NodeError, Report
 from embedded.supervision import Phase
@@ -97,12 +97,21 @@ def down(instance: Instance, report: Report = lambda _: None) -> None:
                 folder.rmdir()
 
 
-def purge(home: Path) -> None:
-    """Everything below `home`. ValueError where an instance still runs."""
+def purge(home: Path, folders: Collection[str] = FOLDERS) -> tuple[str, ...]:
+    """Remove these folders of `home`, and itself where nothing else is in it; the answer names what else there is.
+
+    ValueError where an instance still runs. A home that a person named may hold files of theirs.
+    """
     for name, index in registered(home).items():
         if control.find_init(Instance(name, home, index)) is not None:
             raise ValueError(f"instance {name} runs; end it first")
-    shutil.rmtree(home, ignore_errors=True)
+    for folder in (home / name for name in folders):
+        if folder.is_symlink():
+            folder.unlink()
+        shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        home.rmdir()
+    return tuple(sorted(path.name for path in home.iterdir())) if home.is_dir() else ()
 
 
 def status(instance: Instance) -> NodeStatus | None:

@@ -205,7 +205,7 @@ def down(session: Session, *, purge: bool, assume_yes: bool) -> None:
             local_cluster.stop(session.workspace, session.console)
     if purge:
         with session.console.step(f"Removing {session.workspace.home}"):
-            local_cluster.purge(session.workspace)
+            local_cluster.purge(session.workspace, session.console)
 
 
 def _clear(session: Session, context: str, assume_yes: bool) -> None:

@@ -14,10 +14,11 @@ from pathlib import Path
 import embedded
 from embedded import debian, host, packages, preflight, toolchain
 from embedded.images import ImageError
-from embedded.instance import Instance, choose_index, registered
+from embedded.instance import FOLDERS, Instance, choose_index, registered
 from embedded.startup import NodeError
 from spec.platform import PlatformSpec
 from stacks.cli import mlflow_env, side_by_side
+from stacks.cli import workspace as workspaces
 from stacks.cli.console import Console
 from stacks.cli.errors import CliError, ExitCode
 from stacks.cli.pulumi_cli import GENERATED
@@ -112,12 +113,14 @@ def forget_stacks(workspace: Workspace) -> None:
         generated.unlink()
 
 
-def purge(workspace: Workspace) -> None:
-    """Remove the whole state folder. Raises CliError where another instance still runs."""
+def purge(workspace: Workspace, console: Console) -> None:
+    """Remove what is ours of the state folder. Raises CliError where another instance still runs."""
     try:
-        embedded.purge(workspace.home)
+        left = embedded.purge(workspace.home, FOLDERS | workspaces.FOLDERS)
     except ValueError as error:
         raise CliError(str(error), hint="`knobless --instance NAME down` ends it") from error
+    if left:
+        console.note(f"    left in {workspace.home}, since knobless did not make it: {', '.join(left)}")
 
 
 def pulumi_only(workspace: Workspace, console: Console) -> Path:

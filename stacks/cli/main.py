@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -95,7 +96,11 @@ def _instance(_context: click.Context, _parameter: click.Parameter, value: str) 
 @click.pass_context
 def cli(context: click.Context, environment: str, instance: str) -> None:
     """Serve any model without tuning: a model and a concurrency range in Git, the platform does the rest."""
-    context.obj = Session(workspace.from_process(environment, instance), Console())
+    place = workspace.from_process(environment, instance)
+    user_home = Path(os.environ["HOME"]) if os.environ.get("HOME") else None
+    if problem := workspace.home_problem(place.home, place.root, user_home):
+        raise click.UsageError(problem)
+    context.obj = Session(place, Console())
 
 
 @cli.command()

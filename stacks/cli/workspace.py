@@ -12,6 +12,8 @@ from pathlib import Path
 
 DEFAULT_HOME = Path("/var/lib/knobless")
 PROJECT = "knobless"
+# What the command line makes directly below the state folder, besides the folders of `embedded`.
+FOLDERS = frozenset({"ca", "clusters", "envs", "keys", "models", "payloads", "pulumi-home"})
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,19 @@ def find_root(start: Path) -> Path | None:
     for folder in [start, *start.parents]:
         if (folder / "Pulumi.yaml").is_file() and (folder / "stacks").is_dir():
             return folder
+    return None
+
+
+def home_problem(home: Path, root: Path, user_home: Path | None) -> str | None:
+    """Why `home` can't be the state folder: `down --purge` removes folders of it by name, such as `go` and `keys`."""
+    if not home.is_absolute():
+        return f"KNOBLESS_HOME is {home}: write an absolute path"
+    taken = next(
+        (place for place in (user_home, root) if place and place.resolve().is_relative_to(home.resolve())), None
+    )
+    if taken is not None:
+        other = home / "knobless"
+        return f"KNOBLESS_HOME is {home}, which is or holds {taken}: name a folder of its own, such as {other}"
     return None
 
 

@@ -266,8 +266,22 @@ def test_purge_removes_a_home_of_which_nothing_runs(tmp_path: Path) -> None:
     home = tmp_path / "home"
     (home / "nodes" / "gone").mkdir(parents=True)
     (home / "nodes" / "gone" / "index").write_text("4\n")
-    node.purge(home)
+    assert node.purge(home) == ()
     assert not home.exists()
+
+
+def test_purge_removes_what_is_ours_and_tells_of_the_rest(tmp_path: Path) -> None:
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for file in ("registry/blob", "keys/a.key", "photos/1.jpg"):
+        (home / file).parent.mkdir(parents=True)
+        (home / file).touch()
+    (elsewhere / "kubectl").touch()
+    (home / "tools").symlink_to(elsewhere)
+    assert node.purge(home, {"registry", "keys", "tools"}) == ("photos",)
+    assert [path.name for path in home.iterdir()] == ["photos"]
+    assert (home / "photos" / "1.jpg").exists()
+    assert (elsewhere / "kubectl").exists()
 
 
 def test_purge_refuses_while_an_instance_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
