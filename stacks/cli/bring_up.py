@@ -84,6 +84,7 @@ def _bring_up(session: Session, environment: Environment) -> tuple[ClusterFacts,
         with session.console.step(f"Cluster {platform.context}: it answers, and pulumi is here"):
             session.with_kube(facts, context_cluster.reach)
             return facts, local_cluster.pulumi_only(session.workspace, session.console)
+    local_cluster.check_owner(session.workspace)
     local_cluster.check_machine(session.workspace, platform.gateway.port, session.console)
     ensure_passphrase(session.workspace)
     with session.console.step("Tools, packages and environments (what is there already is used)"):

@@ -6,6 +6,7 @@ Leaves how to `embedded`. Everything here is skipped where an environment names 
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import shutil
 from dataclasses import dataclass
@@ -40,6 +41,23 @@ def instance_of(workspace: Workspace, gateway_port: int) -> Instance:
         return Instance(workspace.instance, workspace.home, index, gateway_port=gateway_port)
     except ValueError as error:
         raise CliError(str(error), code=ExitCode.USAGE) from error
+
+
+def check_owner(workspace: Workspace) -> None:
+    """CliError where the instance is another environment's: both would own the same namespaces on one cluster."""
+    kubeconfig = workspace.node_dir / "kubeconfig"
+    for file in sorted((workspace.home / "clusters").glob("*/cluster.json")):
+        try:
+            told = json.loads(file.read_bytes())
+        except (OSError, ValueError):
+            continue  # its environment ends, or was cut off while it began
+        if file != workspace.cluster_file and told.get("kubeconfig") == str(kubeconfig) and kubeconfig.exists():
+            other = file.parent.name.removeprefix(f"{workspace.instance}-")
+            raise CliError(
+                f"instance {workspace.instance!r} is the cluster of environment {other!r}",
+                hint=f"`knobless -e {other} down` ends it; `knobless --instance NAME up` starts one beside it",
+                code=ExitCode.USAGE,
+            )
 
 
 def check_machine(workspace: Workspace, gateway_port: int, console: Console) -> None:
@@ -102,6 +120,8 @@ def start(workspace: Workspace, prepared: Prepared, platform: PlatformSpec, cons
 
 def stop(workspace: Workspace, console: Console) -> None:
     """End the node and remove its state and that of its stacks; tools, images, models and keys stay."""
+    if not workspace.cluster_file.exists():
+        check_owner(workspace)
     embedded.down(instance_of(workspace, 8443), console.note)  # whatever its port was
     forget_stacks(workspace)
 
