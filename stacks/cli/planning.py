@@ -16,8 +16,8 @@ from spec import names
 from stacks.cli.pulumi_cli import Preview, Pulumi
 
 VERBS = {"create": "create", "update": "update", "delete": "delete", "replace": "replace"}
-# An endpoint object's fields whose change makes a revision, and so new pods.
-POD_PATHS = ("spec.podTemplate", "spec.runtime")
+# The field of an endpoint object whose change makes a revision, and so new pods; `revision_of` looks at no other.
+POD_PATH = "spec.podTemplate"
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def is_endpoint_object(step: Mapping[str, Any]) -> bool:
 
 def restarts_pods(step: Mapping[str, Any]) -> bool:
     """Whether the step makes a new revision of an endpoint."""
-    return is_endpoint_object(step) and any(path.startswith(POD_PATHS) for path in changed_paths(step))
+    return is_endpoint_object(step) and any(path.startswith(POD_PATH) for path in changed_paths(step))
 
 
 def describe_step(step: Mapping[str, Any]) -> str:
