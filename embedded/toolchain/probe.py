@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -36,18 +37,19 @@ def executables(program: str, path_env: str) -> Iterator[Path]:
 
 def ask_version(path: Path, program: str) -> Version | None:
     arguments = VERSION_ARGUMENTS.get(program, ("--version",))
-    quiet = {**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true"}
     try:
-        answer = subprocess.run(
-            [path, *arguments],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=PROBE_TIMEOUT_S,
-            env=quiet,
-            check=False,
-        )
+        # Pulumi writes a log for each question, and makes the folder for it: not in the user's home.
+        with tempfile.TemporaryDirectory(prefix="knobless-probe-", ignore_cleanup_errors=True) as scratch:
+            answer = subprocess.run(
+                [path, *arguments],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=PROBE_TIMEOUT_S,
+                env={**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true", "PULUMI_HOME": scratch},
+                check=False,
+            )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return parse_version(answer.stdout or answer.stderr) if answer.returncode == 0 else None

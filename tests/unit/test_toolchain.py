@@ -142,6 +142,18 @@ def test_a_tool_that_fails_has_no_version(tmp_path: Path) -> None:
     assert seen.version is None
 
 
+def test_a_pulumi_that_is_asked_for_its_version_writes_nothing_that_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users, told = tmp_path / "users", tmp_path / "told"
+    monkeypatch.setenv("PULUMI_HOME", str(users))
+    script(tmp_path / "pulumi", f'mkdir -p "$PULUMI_HOME/logs"; echo "$PULUMI_HOME" > {told}; echo v3.274.1')
+    (seen,) = look_around([RULES["pulumi"]], str(tmp_path))
+    assert seen.version == (3, 274, 1)
+    assert not users.exists()
+    assert not Path(told.read_text().strip()).exists()
+
+
 def test_what_we_built_is_not_taken_for_the_users(tmp_path: Path) -> None:
     path_env = os.pathsep.join(["/usr/bin", str(tmp_path / "tools/0123/bin"), "/bin"])
     assert outside(tmp_path, path_env) == os.pathsep.join(["/usr/bin", "/bin"])
