@@ -19,6 +19,7 @@ def pytest_configure() -> None:
             signal.signal(number, handler)
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that break the suite's cluster run last; the order is otherwise the files'."""
     items.sort(key=lambda item: item.get_closest_marker(DESTRUCTIVE) is not None)

@@ -14,6 +14,7 @@ from tests.platform_lab.suite import Suite, wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.destructive, pytest.mark.timeout(600)]
 SETTLE_S = 8.0
+ENOUGH = 100
 
 
 @pytest.fixture
@@ -29,8 +30,10 @@ def two_replicas(suite: Suite) -> Suite:
 def under_load(two_replicas: Suite) -> Iterator[Tally]:
     with two_replicas.load("steady", clients=6, sleep_s=0.02, pause_s=0.02) as tally:
         wait_until(lambda: tally.total > 20, 20, "load")
+        before = tally.total
         yield tally
         time.sleep(SETTLE_S)
+    assert tally.total > before + ENOUGH, "requests were answered while the part was gone and after it"
     assert not tally.failed, (tally.failed, tally.failures)
 
 

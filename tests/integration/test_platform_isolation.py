@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import csv
+import io
+import socket
 import time
 
 import pytest
 
+from spec import names
 from tests.gateway_lab.client import Client, Reply
 from tests.platform_lab.suite import Suite, sleeping, wait_until
 
+STATS_PORT = 8404
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 
@@ -23,6 +28,18 @@ def ask_once(suite: Suite, endpoint: str, team: str, key: str) -> Reply:
         return reply
 
     return asyncio.run(call())
+
+
+def longest_queue(suite: Suite, endpoint: str, team: str) -> int:
+    """Most requests that ever waited in the endpoint's queue, as HAProxy itself tells."""
+    status = suite.status(endpoint, team)
+    back_end = status["gateway"]["backends"][status["trafficRevision"]]
+    (pod,) = [p for p in suite.system_pods(names.COMPONENT_GATEWAY) if p["status"].get("phase") == "Running"]
+    with socket.create_connection((pod["status"]["podIP"], STATS_PORT), 10) as connection:
+        connection.sendall(b"show stat\n")
+        text = connection.makefile().read()
+    rows = csv.DictReader(io.StringIO(text.removeprefix("# ")))
+    return next(int(row["qmax"]) for row in rows if (row["pxname"], row["svname"]) == (back_end, "BACKEND"))
 
 
 @pytest.fixture
@@ -58,5 +75,6 @@ def test_with_one_endpoint_in_overload_every_answer_of_the_other_is_200(two: Sui
         wait_until(lambda: overload.statuses[429] > 20, 30, "refusals at the crowded endpoint")
         with two.load("quiet", clients=2, sleep_s=0.0, team="beta", pause_s=0.02) as calm:
             time.sleep(10)
+    assert longest_queue(two, "quiet", "beta") == 0 < longest_queue(two, "crowded", "alpha")
     assert set(overload.statuses) <= {200, 429}, (overload.statuses, overload.failures)
     assert calm.total > 50 and not calm.failed, calm.failures
