@@ -19,6 +19,7 @@ from spec.quantities import Memory
 from spec.yaml_text import Document
 
 _SIDE_FILES = (".md", ".txt")
+_BACKUPS = ("~", ".orig", ".swp")
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def load_environment(environment: str, files: Mapping[str, str | bytes]) -> Envi
     """Check all files of an environment; a SpecError holds every problem of all of them.
 
     `files` maps paths relative to the repository's root, with `/`, to texts: everything below the environment's folder.
-    Hidden files, `.md` and `.txt` are passed over.
+    Hidden files, `.md`, `.txt` and the backups of editors are passed over.
     """
     reading = _Reading(environment)
     platform_file = names.PlatformStack(environment).file
@@ -60,7 +61,7 @@ def load_environment(environment: str, files: Mapping[str, str | bytes]) -> Envi
 
 def _passed_over(file: str) -> bool:
     path = PurePosixPath(file)
-    return path.name.startswith(".") or path.suffix in _SIDE_FILES
+    return path.name.startswith(".") or path.suffix in _SIDE_FILES or path.name.endswith(_BACKUPS)
 
 
 class _Reading:

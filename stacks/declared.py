@@ -10,16 +10,25 @@ from pathlib import Path
 from spec import names
 from spec.environment import Environment, load_environment
 from spec.platform import PlatformSpec, load_platform
+from spec.problems import Problem, SpecError
+
+LINK = "is a symbolic link: put the file itself here"
 
 
 def read_files(stacks: Path, environment: str) -> dict[str, bytes]:
-    """Every file below an environment's folder, by its path in the repository; `stacks` holds the environments."""
-    folder = stacks / environment
-    return {
-        f"{names.STACKS_FOLDER}/{path.relative_to(stacks).as_posix()}": path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
+    """Every file below an environment's folder, by its path in the repository; `stacks` holds the environments.
+
+    A symbolic link is a problem: where it leads nowhere, its endpoint would seem to have been removed.
+    """
+    paths = sorted((stacks / environment).rglob("*"))
+    links = [Problem(_in_repository(stacks, path), None, None, "", LINK) for path in paths if path.is_symlink()]
+    if links:
+        raise SpecError(links)
+    return {_in_repository(stacks, path): path.read_bytes() for path in paths if path.is_file()}
+
+
+def _in_repository(stacks: Path, path: Path) -> str:
+    return f"{names.STACKS_FOLDER}/{path.relative_to(stacks).as_posix()}"
 
 
 def read_environment(stacks: Path, environment: str) -> Environment:

@@ -39,18 +39,28 @@ def gate(plans: tuple[StackPlan, ...], announced: Collection[str] = ()) -> None:
 
 
 def apply(pulumi: Pulumi, plans: tuple[StackPlan, ...], console: Console, watch: Watch) -> None:
-    """Apply each stack that changes; removals last, the platform's after all. Raises CliError with every failure."""
-    changing = [plan for plan in plans if plan.changes]
-    for group in (
-        [plan for plan in changing if plan.of_platform and not plan.removed],
-        [plan for plan in changing if not plan.of_platform and not plan.removed],
-        [plan for plan in changing if not plan.of_platform and plan.removed],
-        [plan for plan in changing if plan.of_platform and plan.removed],
-    ):
+    """Apply each stack that changes, group after group. Raises CliError with every failure of a group."""
+    for group in in_order(plans):
         failures = _apply_group(pulumi, group, console, watch)
         if failures:
             message = "\n".join(error.message for error in failures)
             raise CliError(message, hint=failures[0].hint, code=failures[0].code)
+
+
+def in_order(plans: tuple[StackPlan, ...]) -> list[list[StackPlan]]:
+    """Groups of stacks that may be applied side by side: the platform, endpoints, removals, a removed platform.
+
+    Where the platform takes something away (a team's namespace), the endpoints that are removed go first, so that they
+    are drained and not torn down with it.
+    """
+    changing = [plan for plan in plans if plan.changes]
+    platform = [plan for plan in changing if plan.of_platform and not plan.removed]
+    endpoints = [plan for plan in changing if not plan.of_platform and not plan.removed]
+    gone = [plan for plan in changing if not plan.of_platform and plan.removed]
+    gone_platform = [plan for plan in changing if plan.of_platform and plan.removed]
+    if any(plan.deletes for plan in platform):
+        return [gone, platform, endpoints, gone_platform]
+    return [platform, endpoints, gone, gone_platform]
 
 
 def _apply_group(pulumi: Pulumi, plans: list[StackPlan], console: Console, watch: Watch) -> list[CliError]:

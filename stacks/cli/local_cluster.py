@@ -52,7 +52,7 @@ def check_owner(workspace: Workspace) -> None:
         except (OSError, ValueError):
             continue  # its environment ends, or was cut off while it began
         if file != workspace.cluster_file and told.get("kubeconfig") == str(kubeconfig) and kubeconfig.exists():
-            other = file.parent.name.removeprefix(f"{workspace.instance}-")
+            other = file.parent.name.removeprefix(f"{workspace.instance}.")
             raise CliError(
                 f"instance {workspace.instance!r} is the cluster of environment {other!r}",
                 hint=f"`knobless -e {other} down` ends it; `knobless --instance NAME up` starts one beside it",

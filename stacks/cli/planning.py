@@ -45,6 +45,11 @@ class StackPlan:
         return None
 
     @property
+    def deletes(self) -> bool:
+        """Whether something of a stack that stays is taken away."""
+        return self.preview is not None and "delete" in self.preview.counts
+
+    @property
     def changes(self) -> bool:
         return self.preview is None or self.preview.changes
 

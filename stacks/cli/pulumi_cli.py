@@ -26,6 +26,7 @@ from stacks.cli.workspace import PROJECT, Workspace
 
 GENERATED = ".pulumi-config"  # stackConfigDir of Pulumi.yaml
 TAIL_LINES = 60
+PROTECTED = "A team's namespace and what serves are protected; docs/removing-a-team.md says how they are taken away"
 WITHOUT_REASON = "preview failed"
 POLL_S = 1.0
 INTERRUPT_GRACE_S = 60.0
@@ -243,7 +244,10 @@ class Pulumi:
         kind = ExitCode.SPEC if "problem in" in text or "problems in" in text else ExitCode.FAILED
         if code == 5 or "[mandatory]" in output:
             kind = ExitCode.POLICY
-        return CliError(f"{what}:\n{text}", hint=LOCKED if "locked by" in text else "", code=kind)
+        hint = (
+            LOCKED if "locked by" in text else PROTECTED if "is protected" in text or "protected from" in text else ""
+        )
+        return CliError(f"{what}:\n{text}", hint=hint, code=kind)
 
 
 def diagnostics(output: str) -> str:

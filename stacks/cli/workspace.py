@@ -56,7 +56,7 @@ class Workspace:
     @property
     def cluster_dir(self) -> Path:
         """What belongs to one environment on one cluster, and goes with it."""
-        return self.home / "clusters" / f"{self.instance}-{self.environment}"
+        return self.home / "clusters" / f"{self.instance}.{self.environment}"
 
     @property
     def cluster_file(self) -> Path:
@@ -83,7 +83,7 @@ class Workspace:
 
     @property
     def keys_dir(self) -> Path:
-        return self.home / "keys" / f"{self.instance}-{self.environment}"
+        return self.home / "keys" / f"{self.instance}.{self.environment}"
 
     @property
     def ca_dir(self) -> Path:

@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
 
 T = TypeVar("T")
 NAME: Final = "life"
-ENVIRONMENT: Final = f"{NAME}-local"
+ENVIRONMENT: Final = f"{NAME}.local"
 TEAMS: Final = ("team-alpha", "team-beta", "knobless-system")
 # What another container engine may have on this machine.
 FOREIGN_RULES: Final = """table ip foreign_life {
