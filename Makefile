@@ -22,7 +22,7 @@ status: ## what runs
 	@$(K) status
 
 test: check ## the whole suite, on an embedded cluster of its own (at most 20 minutes once tools are cached)
-	@$(RUN) pytest -n 2 --dist loadgroup --durations 15 -m "cluster or process"
+	@$(RUN) pytest -n 2 --dist loadscope --durations 15 -m "cluster or process"
 
 check: env-dev lint types layers fast ## lint, types, layers and the fast tests, no cluster: under a minute
 

@@ -6,10 +6,13 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 DESTRUCTIVE = "destructive"
+OWN_NODES = ("test_node.py", "test_context_cluster.py", "test_platform_life.py")
+ON_THE_SUITE = ("test_platform_", "test_controllers_cluster")
 
 
 def pytest_configure() -> None:
@@ -19,19 +22,28 @@ def pytest_configure() -> None:
             signal.signal(number, handler)
 
 
-@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that break the suite's cluster run last; the order is otherwise the files'."""
     items.sort(key=lambda item: item.get_closest_marker(DESTRUCTIVE) is not None)
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(group_of(item)))
 
 
-def group_of(item: pytest.Item) -> str:
+def group_of(nodeid: str) -> str:
     """Tests that must follow each other in one worker: those on the suite's platform, those with nodes of their own."""
-    if "suite" in getattr(item, "fixturenames", ()):
-        return "suite"
-    return "nodes" if item.get_closest_marker("cluster") else item.nodeid.partition("::")[0]
+    file = nodeid.partition("::")[0].rpartition("/")[2]
+    if file in OWN_NODES:
+        return "nodes"
+    return "suite" if file.startswith(ON_THE_SUITE) else nodeid.partition("::")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With two workers, whole groups go to one of them; pytest-xdist's own groups do not work with this pytest."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    return Groups(config, log)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
