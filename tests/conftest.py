@@ -12,7 +12,7 @@ import pytest
 
 DESTRUCTIVE = "destructive"
 OWN_NODES = ("test_node.py", "test_context_cluster.py", "test_platform_life.py")
-ON_THE_SUITE = ("test_platform_", "test_controllers_cluster")
+ON_THE_SUITE = ("test_platform_", "test_controllers_")
 
 
 def pytest_configure() -> None:
