@@ -190,10 +190,9 @@ def _plans(
 
 def _confirm_removals(session: Session, plans: tuple[planning.StackPlan, ...], assume_yes: bool) -> None:
     gone = [plan.stack for plan in plans if plan.removed]
-    if not gone or assume_yes:
-        return
-    hint = "`knobless up --yes` removes what the plan says"
-    session.agree(f"Remove {', '.join(gone)}, whose files are gone?", assume_yes, hint)
+    if gone:
+        hint = "`knobless up --yes` removes what the plan says"
+        session.agree(f"Remove {', '.join(gone)}, whose files are gone?", assume_yes, hint)
 
 
 def down(session: Session, *, purge: bool, assume_yes: bool) -> None:

@@ -157,10 +157,6 @@ class Pulumi:
     def outputs(self, stack: str) -> dict[str, Any]:
         return dict(json.loads(self._quiet("stack", "output", "-s", stack, "--json")))
 
-    def cancel(self, stack: str) -> None:
-        """Break the lock that an interrupted run left."""
-        self._run("cancel", stack, "--yes")
-
     def _settle(self, stack: str) -> None:
         """Put right what a run that did not end well, or another checkout, left about this stack."""
         if self._state is None:

@@ -95,14 +95,6 @@ class Workspace:
         return self.root / "policies" / "pack"
 
 
-def find_root(start: Path) -> Path | None:
-    """The nearest folder at or above `start` that holds the project's Pulumi.yaml, if any."""
-    for folder in [start, *start.parents]:
-        if (folder / "Pulumi.yaml").is_file() and (folder / "stacks").is_dir():
-            return folder
-    return None
-
-
 def home_problem(home: Path, root: Path, user_home: Path | None) -> str | None:
     """Why `home` can't be the state folder: `down --purge` removes folders of it by name, such as `go` and `keys`."""
     if not home.is_absolute():
