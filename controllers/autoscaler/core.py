@@ -7,51 +7,12 @@ and never the demand.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 
+from controllers.autoscaler.observation import Observation, Revision, Role
 from controllers.autoscaler.rules import BOUNDS, ORDER, Demand, Outcome, Reason, Situation, merge
 from controllers.autoscaler.settings import Settings
 from controllers.autoscaler.window import Demands, Means
-from controllers.sizing import replicas_for
-
-
-class Role(StrEnum):
-    """TRAFFIC has the requests, SUCCESSOR gets them next, PARKED waits for a revert, FAILED can't start."""
-
-    TRAFFIC = "Traffic"
-    SUCCESSOR = "Successor"
-    PARKED = "Parked"
-    FAILED = "Failed"
-
-
-@dataclass(frozen=True)
-class Revision:
-    """`asked` is what we last asked for (None: never), `live` what the Deployment says, `limit` a replica's."""
-
-    name: str
-    role: Role
-    limit: int
-    target: float
-    live: int
-    ready: int
-    asked: int | None = None
-
-    @property
-    def issued(self) -> int:
-        return self.live if self.asked is None else self.asked
-
-
-@dataclass(frozen=True)
-class Observation:
-    """An endpoint at one moment. `fast` and `slow` are the means of the two up windows, None where unknown."""
-
-    fast: Means | None
-    slow: Means | None
-    service_time_s: float | None
-    concurrency_min: int
-    concurrency_max: int
-    revisions: tuple[Revision, ...]
-    budget: int | None = None
+from spec.sizing import replicas_for
 
 
 @dataclass(frozen=True)

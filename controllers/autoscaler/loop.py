@@ -14,6 +14,7 @@ from zlib import crc32
 
 from controllers.autoscaler.act import Scaler
 from controllers.autoscaler.core import State, Verdict, decide
+from controllers.autoscaler.observation import observation_of
 from controllers.autoscaler.observe import Sampler, gateways_of
 from controllers.autoscaler.settings import Settings
 from controllers.autoscaler.status import Change, Report, status_object
@@ -151,7 +152,9 @@ class Autoscaler:
         deployments = self._stores[DEPLOYMENTS].labelled(endpoint.namespace, endpoint.name)
         known = replace(endpoint, asked=memory.asked | dict(endpoint.asked))
         revisions = revisions_of(known, deployments, self._settings.utilization)
-        observation = replace(self._sampler.observation(endpoint, now_s), revisions=revisions)
+        samples = self._sampler.samples(endpoint)
+        concurrency = (endpoint.concurrency_min, endpoint.concurrency_max)
+        observation = observation_of(samples, revisions, concurrency, self._settings, now_s)
         memory.state, verdict = decide(memory.state, observation, self._settings, now_s)
         ready = {revision.name: revision.ready for revision in revisions}
         self._measure(endpoint, verdict, ready)

@@ -11,12 +11,10 @@ from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from controllers.autoscaler.core import Observation
 from controllers.autoscaler.haproxy import PORT, StatisticsError, read_counters
 from controllers.autoscaler.load import ZERO, Counters, Load, LoadSample, difference, total
 from controllers.autoscaler.settings import Settings
 from controllers.autoscaler.view import Endpoint
-from controllers.autoscaler.window import means, service_time_s
 from controllers.kube import Object
 from controllers.kube.fields import at
 
@@ -56,7 +54,7 @@ def gateways_of(pods: Iterable[Object]) -> list[Gateway]:
 
 
 class Sampler:
-    """`sample` once a second; `observation` whenever a decision is due."""
+    """`sample` once a second; `samples` whenever a decision is due."""
 
     def __init__(
         self, settings: Settings, read: Read = read_counters, monotonic: Callable[[], float] = time.monotonic
@@ -110,19 +108,9 @@ class Sampler:
         samples = self._samples.get(endpoint.key)
         return samples[-1] if samples else None
 
-    def observation(self, endpoint: Endpoint, now_s: float) -> Observation:
-        """The endpoint's load by its windows; the revisions are the caller's to add."""
-        samples, settings = self._samples.get(endpoint.key, deque()), self._settings
-        return Observation(
-            fast=means(samples, now_s, settings.fast_window_s),
-            slow=means(samples, now_s, settings.up_window_s),
-            service_time_s=service_time_s(
-                samples, now_s, settings.service_window_s, settings.completions / settings.sample_s
-            ),
-            concurrency_min=endpoint.concurrency_min,
-            concurrency_max=endpoint.concurrency_max,
-            revisions=(),
-        )
+    def samples(self, endpoint: Endpoint) -> tuple[LoadSample, ...]:
+        """What is remembered of the endpoint, oldest first."""
+        return tuple(self._samples.get(endpoint.key, ()))
 
 
 def sample_of(

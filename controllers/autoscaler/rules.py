@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from controllers.autoscaler.settings import Settings
-from controllers.sizing import ceiling_replicas, floor_replicas, replicas_for
+from spec.sizing import ceiling_replicas, floor_replicas, replicas_for
 
 
 class Reason(StrEnum):

@@ -7,7 +7,8 @@ Owns when there is something to say: at once when a decision, a size or a condit
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from controllers.autoscaler.core import Decision, Role, Verdict
+from controllers.autoscaler.core import Decision, Verdict
+from controllers.autoscaler.observation import Role
 from controllers.autoscaler.rules import Reason
 from controllers.autoscaler.settings import Settings
 from controllers.kube.fields import condition, items, mapping, seconds, timestamp

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from controllers.autoscaler.core import Revision, Role
+from controllers.autoscaler.observation import Revision, Role
 from controllers.kube.fields import at, items, key_of, mapping, number
 from controllers.kube.resources import Object
-from controllers.sizing import target_of
+from spec.sizing import target_of
 from spec import names
 
 

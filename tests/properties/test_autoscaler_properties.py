@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers.autoscaler.core import Observation, Revision, Role, State, decide
+from controllers.autoscaler.core import State, decide
 from controllers.autoscaler.load import Load, LoadSample
+from controllers.autoscaler.observation import Observation, Revision, Role
 from controllers.autoscaler.settings import Settings
 from controllers.autoscaler.window import Demands, Means, means, service_time_s
-from controllers.sizing import ceiling_replicas, floor_replicas, replicas_for, target_of
+from spec.sizing import ceiling_replicas, floor_replicas, replicas_for, target_of
 
 NOW_S = 1000.0
 numbers = st.floats(0, 1e12, allow_nan=False)

@@ -5,7 +5,8 @@ import copy
 import pytest
 
 from controllers.autoscaler.act import Scaler
-from controllers.autoscaler.core import Decision, Role, Verdict
+from controllers.autoscaler.core import Decision, Verdict
+from controllers.autoscaler.observation import Role
 from controllers.autoscaler.rules import Demand, Reason
 from controllers.autoscaler.status import Change
 from controllers.autoscaler.view import Endpoint, endpoint_of

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from controllers.autoscaler.core import Decision, Observation, Revision, Role, State, Verdict, decide, demand_of
+from controllers.autoscaler.core import Decision, State, Verdict, decide, demand_of
+from controllers.autoscaler.observation import Observation, Revision, Role
 from controllers.autoscaler.rules import Demand, Reason
 from controllers.autoscaler.settings import Settings
 from controllers.autoscaler.window import Demands, Means

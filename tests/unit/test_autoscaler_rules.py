@@ -20,7 +20,7 @@ from controllers.autoscaler.rules import (
     stabilise,
 )
 from controllers.autoscaler.settings import Settings, settings_from
-from controllers.sizing import REPLICAS_MAX, ceiling_replicas, floor_replicas, replicas_for, target_of
+from spec.sizing import REPLICAS_MAX, ceiling_replicas, floor_replicas, replicas_for, target_of
 
 SITUATION = Situation(
     issued=4,

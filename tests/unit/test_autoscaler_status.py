@@ -4,7 +4,8 @@ import copy
 
 import pytest
 
-from controllers.autoscaler.core import Decision, Role, Verdict
+from controllers.autoscaler.core import Decision, Verdict
+from controllers.autoscaler.observation import Role
 from controllers.autoscaler.rules import Demand, Reason
 from controllers.autoscaler.settings import Settings
 from controllers.autoscaler.status import Change, Report, detail, status_object

@@ -1,0 +1,71 @@
+"""What an endpoint's decision rests on: its load by windows, its bounds, its revisions. Pure.
+
+Owns the translation from samples to an observation. Leaves demand to `core`. Its one idea: whoever has samples (the
+controller, the simulator, a recorded day) makes the same observation of them.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from controllers.autoscaler.load import LoadSample
+from controllers.autoscaler.settings import Settings
+from controllers.autoscaler.window import Means, means, service_time_s
+
+
+class Role(StrEnum):
+    """TRAFFIC has the requests, SUCCESSOR gets them next, PARKED waits for a revert, FAILED can't start."""
+
+    TRAFFIC = "Traffic"
+    SUCCESSOR = "Successor"
+    PARKED = "Parked"
+    FAILED = "Failed"
+
+
+@dataclass(frozen=True)
+class Revision:
+    """`asked` is what we last asked for (None: never), `live` what the Deployment says, `limit` a replica's."""
+
+    name: str
+    role: Role
+    limit: int
+    target: float
+    live: int
+    ready: int
+    asked: int | None = None
+
+    @property
+    def issued(self) -> int:
+        return self.live if self.asked is None else self.asked
+
+
+@dataclass(frozen=True)
+class Observation:
+    """An endpoint at one moment. `fast` and `slow` are the means of the two up windows, None where unknown."""
+
+    fast: Means | None
+    slow: Means | None
+    service_time_s: float | None
+    concurrency_min: int
+    concurrency_max: int
+    revisions: tuple[Revision, ...]
+    budget: int | None = None
+
+
+def observation_of(
+    samples: Sequence[LoadSample],
+    revisions: Iterable[Revision],
+    concurrency: tuple[int, int],
+    settings: Settings,
+    now_s: float,
+) -> Observation:
+    """`samples` of about one a `settings.sample_s`, in any order; `concurrency`: the endpoint's min and max."""
+    completions = settings.completions / settings.sample_s
+    return Observation(
+        fast=means(samples, now_s, settings.fast_window_s),
+        slow=means(samples, now_s, settings.up_window_s),
+        service_time_s=service_time_s(samples, now_s, settings.service_window_s, completions),
+        concurrency_min=concurrency[0],
+        concurrency_max=concurrency[1],
+        revisions=tuple(revisions),
+    )
