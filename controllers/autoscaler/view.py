@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from controllers.autoscaler.observation import Revision, Role
 from controllers.kube.fields import at, items, key_of, mapping, number
 from controllers.kube.resources import Object
-from spec.sizing import target_of
 from spec import names
+from spec.sizing import target_of
 
 
 @dataclass(frozen=True)

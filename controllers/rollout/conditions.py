@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from controllers.rollout.phases import Phase
 from controllers.rollout.plan import Plan
 from controllers.rollout.view import EndpointView, Entry, RevisionView
-from controllers.sizing import floor_replicas
+from spec.sizing import floor_replicas
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from controllers.rollout.phases import Happening, Phase, step
 from controllers.rollout.pods import UNSCHEDULABLE, Problem
 from controllers.rollout.view import EndpointView, Entry, RevisionView
-from controllers.sizing import floor_replicas
+from spec.sizing import floor_replicas
 
 
 @dataclass(frozen=True)

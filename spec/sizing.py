@@ -1,9 +1,18 @@
-"""The arithmetic between requests in flight and replicas, shared by rollout and autoscaler. Pure and total."""
+"""Owns the arithmetic between requests in flight and replicas: targets, floors, ceilings. Pure and total.
+
+Leaves live numbers to the autoscaler. One idea: a check of files, the rollout and the autoscaler count replicas by the
+same functions, so none of them promises what another doesn't hold.
+"""
+
+from __future__ import annotations
 
 import math
+from typing import Final
 
-UTILIZATION_MAX = 0.95
-REPLICAS_MAX = 100_000  # whatever a demand says: no Deployment is asked for more
+# First limit of requests in flight of one replica, until its own is learnt: the runtime collects what waits.
+INITIAL_LIMIT: Final = 64
+UTILIZATION_MAX: Final = 0.95
+REPLICAS_MAX: Final = 100_000  # whatever a demand says: no Deployment is asked for more
 
 
 def target_of(limit: int, utilization: float) -> float:
