@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from stacks.cli import mlflow_env, workspace
-from tests.platform_lab.suite import COMMAND_BOUND_S, ENVIRONMENT, INSTANCE, ROOT, Suite
+from tests.platform_lab.command import ROOT, must
+from tests.platform_lab.suite import ENVIRONMENT, INSTANCE, Suite
 
 KEEP = "KNOBLESS_KEEP_SUITE"  # for whoever works on a test: leave the platform running, use it again
 
@@ -20,11 +21,10 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suite]:
     folder = Path(keep) if keep else tmp_path_factory.mktemp("stacks")
     running = Suite(folder)
     if not keep:
-        running.knobless("down", bound_s=COMMAND_BOUND_S)  # what an interrupted run left
-    said = running.knobless("up", bound_s=1500)  # images may have to be built
-    assert said.code == 0, said.text
+        running.knobless("down")  # what an interrupted run left
+    must(running.knobless("up", bound_s=1500))  # images may have to be built
     place = workspace.from_process(ENVIRONMENT, INSTANCE)
     mlflow_env.run_script(place, ROOT / "tests" / "platform_lab" / "models.py", running.instance.mlflow_uri)
     yield running
     if not keep:
-        assert running.knobless("down").code == 0
+        running.must("down")

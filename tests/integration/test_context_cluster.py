@@ -7,10 +7,8 @@ tests are one life of one environment, in this order.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,14 +19,14 @@ import pytest
 import yaml
 
 import embedded
-from embedded.instance import DEFAULT_HOME, Instance
+from embedded.instance import Instance
 from spec import names
 from stacks.cli import mlflow_env, workspace
-from tests.platform_lab.suite import COMMAND_BOUND_S, ROOT, Said, wait_until
+from tests.platform_lab import command
+from tests.platform_lab.command import HOME, ROOT, Said, must, wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
-HOME: Final = Path(os.environ.get("KNOBLESS_HOME") or DEFAULT_HOME)
 INSTANCE: Final = Instance("foreign", HOME, 7)
 ENVIRONMENT: Final = "foreign"
 CONTEXT: Final = INSTANCE.node_name
@@ -55,25 +53,12 @@ class Foreign:
     before: frozenset[str]
 
     def knobless(self, *arguments: str) -> Said:
-        told = {"KNOBLESS_STACKS": str(self.stacks), "KNOBLESS_HOME": str(HOME)}
         # As people have it: several files, and the current context is another cluster's.
-        told["KUBECONFIG"] = f"{self.stacks / 'elsewhere'}:{INSTANCE.kubeconfig}"
-        done = subprocess.run(
-            [sys.executable, "-m", "stacks.cli.main", "-e", ENVIRONMENT, *arguments],
-            cwd=ROOT,
-            env={**os.environ, **told},
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            timeout=COMMAND_BOUND_S,
-            check=False,
-        )
-        return Said(done.returncode, done.stdout, done.stderr)
+        files = f"{self.stacks / 'elsewhere'}:{INSTANCE.kubeconfig}"
+        return command.knobless(self.stacks, "-e", ENVIRONMENT, *arguments, KUBECONFIG=files)
 
     def must(self, *arguments: str) -> Said:
-        said = self.knobless(*arguments)
-        assert said.code == 0, f"knobless {' '.join(arguments)} ended with {said.code}:\n{said.text}"
-        return said
+        return must(self.knobless(*arguments))
 
     def declare(self, **changed: object) -> None:
         folder = self.stacks / ENVIRONMENT

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stacks.cli.errors import ExitCode
-from tests.platform_lab.suite import Suite, wait_until
+from tests.platform_lab.command import wait_until
+from tests.platform_lab.suite import Suite
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

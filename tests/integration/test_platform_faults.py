@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from spec import names
+from tests.platform_lab.command import wait_until
 from tests.platform_lab.load import Tally
-from tests.platform_lab.suite import Suite, wait_until
+from tests.platform_lab.suite import Suite
 
 pytestmark = [pytest.mark.cluster, pytest.mark.destructive, pytest.mark.timeout(600)]
 SETTLE_S = 8.0

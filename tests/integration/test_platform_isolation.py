@@ -12,7 +12,8 @@ import pytest
 
 from spec import names
 from tests.gateway_lab.client import Client, Reply
-from tests.platform_lab.suite import Suite, sleeping, wait_until
+from tests.platform_lab.command import wait_until
+from tests.platform_lab.suite import Suite, sleeping
 
 STATS_PORT = 8404
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]

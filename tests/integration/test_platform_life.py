@@ -27,7 +27,7 @@ from controllers.kube.credentials import from_kubeconfig
 from embedded import control, host_side, packages, snapshot
 from embedded.instance import Instance, choose_index, registered
 from stacks.cli import interruption
-from tests.platform_lab.suite import HOME, ROOT, Said, wait_until
+from tests.platform_lab.command import HOME, ROOT, Said, must, wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
 
@@ -148,11 +148,6 @@ class Life:
 
 def plain_python() -> str:
     return str(getattr(sys, "_base_executable", sys.executable))
-
-
-def must(said: Said) -> Said:
-    assert said.code == 0, said.text
-    return said
 
 
 def of_session(session: int) -> list[str]:

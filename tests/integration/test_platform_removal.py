@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from spec import names
-from tests.platform_lab.suite import ENVIRONMENT, Suite, wait_until
+from tests.platform_lab.command import wait_until
+from tests.platform_lab.suite import ENVIRONMENT, Suite
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.platform_lab.suite import HOLD_S, Suite, wait_until
+from tests.platform_lab.command import wait_until
+from tests.platform_lab.suite import HOLD_S, Suite
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

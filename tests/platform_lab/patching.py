@@ -9,7 +9,8 @@ from typing import Any
 
 from controllers.kube import MODEL_ENDPOINTS, Conflict, KubeClient
 from spec import names
-from tests.platform_lab.suite import ROOT, Suite
+from tests.platform_lab.command import ROOT
+from tests.platform_lab.suite import Suite
 
 RULE = '''"""A policy pack of somebody's own: version 2 of the sleeper may not be served."""
 from pulumi_policy import EnforcementLevel, PolicyPack, ResourceValidationPolicy

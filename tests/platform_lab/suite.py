@@ -11,10 +11,8 @@ import json
 import os
 import ssl
 import subprocess
-import sys
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -23,13 +21,13 @@ import yaml
 import embedded
 from controllers.kube import DEPLOYMENTS, MODEL_ENDPOINTS, PODS, KubeClient, NotFound, Object
 from controllers.kube.credentials import from_kubeconfig
-from embedded.instance import DEFAULT_HOME, Instance
+from embedded.instance import Instance
 from spec import names
+from tests.platform_lab import command
+from tests.platform_lab.command import COMMAND_BOUND_S, HOME, Said, must
 from tests.platform_lab.load import Load, Target
 
 T = TypeVar("T")
-ROOT: Final = Path(__file__).resolve().parents[2]
-HOME: Final = Path(os.environ.get("KNOBLESS_HOME") or DEFAULT_HOME)
 INSTANCE: Final = "test"
 ENVIRONMENT: Final = "suite"
 DOWN_WINDOW_S: Final = 30
@@ -41,20 +39,6 @@ PLATFORM: Final = {
     "autoscaler": {"down_window_s": DOWN_WINDOW_S},
     "rollout": {"hold_s": HOLD_S, "start_timeout_s": 240},
 }
-COMMAND_BOUND_S: Final = 540
-
-
-@dataclass(frozen=True)
-class Said:
-    """What a command printed, and its exit code."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def text(self) -> str:
-        return self.out + self.err
 
 
 class Suite:
@@ -71,23 +55,10 @@ class Suite:
     # the command line
 
     def knobless(self, *arguments: str, bound_s: float = COMMAND_BOUND_S) -> Said:
-        environment = {**os.environ, "KNOBLESS_STACKS": str(self.stacks), "KNOBLESS_HOME": str(HOME)}
-        done = subprocess.run(
-            [sys.executable, "-m", "stacks.cli.main", "--instance", INSTANCE, "-e", ENVIRONMENT, *arguments],
-            cwd=ROOT,
-            env=environment,
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            timeout=bound_s,
-            check=False,
-        )
-        return Said(done.returncode, done.stdout, done.stderr)
+        return command.knobless(self.stacks, "--instance", INSTANCE, "-e", ENVIRONMENT, *arguments, bound_s=bound_s)
 
     def must(self, *arguments: str) -> Said:
-        said = self.knobless(*arguments)
-        assert said.code == 0, f"knobless {' '.join(arguments)} ended with {said.code}:\n{said.text}"
-        return said
+        return must(self.knobless(*arguments))
 
     def up(self, *only: str) -> Said:
         return self.must("up", "--no-demo", *(part for name in only for part in ("--only", name)))
@@ -191,14 +162,3 @@ def _text(path: Path) -> str:
 def sleeping(seconds: float) -> bytes:
     """A request that the sleeper answers after this long."""
     return json.dumps({"dataframe_split": {"columns": ["seconds"], "data": [[seconds]]}}).encode()
-
-
-def wait_until(holds: Callable[[], T], bound_s: float, what: str) -> T:
-    """The first true value of `holds`; fails with `what` after `bound_s`."""
-    deadline_s = time.monotonic() + bound_s
-    while True:
-        value = holds()
-        if value:
-            return value
-        assert time.monotonic() < deadline_s, f"{what}: not within {bound_s:g} s"
-        time.sleep(0.5)
