@@ -47,16 +47,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Before the first test: tools on PATH where any test has a cluster. What is missing is built, with progress."""
+    """Before the first test: where any test has a cluster, no other run has one, and the tools are on PATH.
+
+    What is missing is built, with progress.
+    """
     if session.config.option.collectonly or not any(item.get_closest_marker("cluster") for item in session.items):
         return
     from embedded import packages, toolchain
-    from embedded.instance import DEFAULT_HOME
+    from tests.platform_lab import one_run
+    from tests.platform_lab.command import HOME, ROOT
 
     def say(line: str) -> None:
         print(f"  {line}", file=sys.stderr, flush=True)
 
-    home = Path(os.environ.get("KNOBLESS_HOME") or DEFAULT_HOME)
+    session.config.add_cleanup(one_run.hold(HOME, one_run.this_run(ROOT), say).close)
     packages.ensure(say)
-    tools = toolchain.ensure(toolchain.plan(home, os.environ.get("PATH", os.defpath)), say, Path(sys.executable))
+    tools = toolchain.ensure(toolchain.plan(HOME, os.environ.get("PATH", os.defpath)), say, Path(sys.executable))
     os.environ["PATH"] = f"{tools.bin_dir}:{os.environ.get('PATH', os.defpath)}"
