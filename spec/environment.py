@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from spec import names
+from spec import capacity, names
 from spec.endpoint import EndpointSpec, read_endpoint
 from spec.platform import PlatformSpec, Quota, Rollout, read_platform
 from spec.problems import Problem, SpecError
-from spec.quantities import Memory
 from spec.yaml_text import Document
 
 _SIDE_FILES = (".md", ".txt")
@@ -104,7 +103,7 @@ class _Reading:
                 _check_teams(stack, document, teams)
         if self.platform is not None:
             for team, settings in self.platform.teams.items():
-                self._check_quota(team, settings.quota)
+                self._check_quota(team, settings.quota, self.platform.autoscaler.utilization)
         for document in self.documents.values():
             self.problems += document.problems
 
@@ -116,19 +115,10 @@ class _Reading:
                 message = f"{stack.endpoint!r} stands in {other.file} too: a name is given once in an environment"
                 document.report(("endpoint",), message)
 
-    def _check_quota(self, team: str, quota: Quota) -> None:
-        """One replica of each endpoint must fit, or the team can never be served."""
+    def _check_quota(self, team: str, quota: Quota, utilization: float) -> None:
         specs = [spec for spec in self.specs.values() if spec.team == team]
-        memory = Memory(sum(spec.resources.memory.bytes for spec in specs))
-        found = []
-        if quota.memory is not None and memory > quota.memory:
-            found.append(("memory", f"one replica of each endpoint of {team} needs {memory}, more than {quota.memory}"))
-        if quota.pods is not None and len(specs) > quota.pods:
-            found.append(
-                ("pods", f"one replica of each endpoint of {team} is {len(specs)} pods, more than {quota.pods}")
-            )
         known = len(self.platform_document.problems)
-        for field, message in found:
+        for field, message in capacity.shortfalls(specs, quota, utilization):
             self.platform_document.report(("teams", team, "quota", field), message)
         self.problems += self.platform_document.problems[known:]
 

@@ -7,7 +7,7 @@ and nothing here is ever replaced to change what serves.
 
 from __future__ import annotations
 
-from components.manifests.model_pod import INITIAL_LIMIT, PORT, RUNTIME, ServedModel, grace_s, pod_template
+from components.manifests.model_pod import PORT, RUNTIME, ServedModel, grace_s, pod_template
 from components.manifests.objects import SKIP_AWAIT, Manifest, manifest, one_at_a_time
 from components.manifests.objects import service_account as identity_of
 from components.manifests.traffic import network_policy, ports, system_pods, to_dns, to_url
@@ -15,6 +15,7 @@ from spec import names
 from spec.endpoint import EndpointSpec
 from spec.platform import Rollout
 from spec.revision import spec_digest
+from spec.sizing import INITIAL_LIMIT
 
 # Beyond the time to start: the successor is sized to the live load, and traffic moves.
 AWAIT_MARGIN_S = 120

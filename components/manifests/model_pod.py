@@ -16,17 +16,11 @@ from spec.platform import Rollout
 from spec.quantities import Cpu
 
 RUNTIME: Final = "mlflow"
-# First limit of requests in flight of one replica: the runtime collects what waits into batches.
-INITIAL_LIMIT: Final = 64
 PORT: Final = 8080
 # Between "out of the balancer" and SIGTERM; longer than the gateway's control plane takes to come back.
 LEAVE_S: Final = 15
 # After the last answer: predictors end, telemetry is written.
 TEARDOWN_S: Final = 15
-# A pod asks for a fifth of the CPU that it may use: most models wait for requests most of the time, and the
-# autoscaler adds replicas where they don't. Memory has no such slack, so it is asked for whole.
-CPU_REQUEST_SHARE: Final = 5
-CPU_REQUEST_LEAST: Final = Cpu(10)
 # How long a model may load before its pod tries again. Not less than this, so that the rollout's patience, which a
 # running endpoint may change, enters the template only where a model needs more than the usual.
 LOAD_LEAST_S: Final = 600
@@ -91,9 +85,8 @@ def _pod(spec: EndpointSpec, model: ServedModel, model_registry: str, most_s: in
 
 def _resources(spec: EndpointSpec) -> tuple[dict[str, str], dict[str, str]]:
     """Requests and limits of one replica; the init step has the same, since a pod asks for the larger of the two."""
-    cpu, memory = spec.resources.cpu, str(spec.resources.memory)
-    asked = max(CPU_REQUEST_LEAST, Cpu(cpu.millicores // CPU_REQUEST_SHARE))
-    return {"cpu": str(asked), "memory": memory}, {"cpu": str(cpu), "memory": memory}
+    memory = str(spec.resources.memory)
+    return {"cpu": str(spec.resources.cpu_request), "memory": memory}, {"cpu": str(spec.resources.cpu), "memory": memory}
 
 
 def _fetch(spec: EndpointSpec, model: ServedModel, model_registry: str) -> Manifest:

@@ -78,20 +78,63 @@ def test_teams_that_can_not_be_read_are_not_held_against_the_endpoints() -> None
     assert len(caught.value.problems) == 1
 
 
-def test_a_quota_that_one_replica_of_each_endpoint_exceeds_is_a_problem_of_the_quota() -> None:
-    platform = "environment: local\nteams: {alpha: {quota: {memory: 3Gi, pods: 1}}}\n"
-    big = "resources: {memory: 2Gi}\n"
+def alpha_with(quota: str, more: str = "") -> str:
+    return f"environment: local\nteams: {{alpha: {{quota: {{{quota}}}}}}}\n{more}"
+
+
+def test_a_quota_without_room_for_the_floors_and_one_successor_is_a_problem_of_each_field() -> None:
+    """Floors at a target of 51.2: min 100 -> 2 replicas, min 1 -> 1. The largest needs its floor twice."""
+    large = endpoint("iris", "resources: {cpu: '1', memory: 2Gi}\n").replace("min: 1, max: 64", "min: 100, max: 200")
     with pytest.raises(SpecError) as caught:
-        load(platform, alpha__iris=endpoint("iris", big), alpha__wine=endpoint("wine", big))
+        load(alpha_with("cpu: 850m, memory: 8Gi, pods: 4"), alpha__iris=large, alpha__wine=endpoint("wine"))
     assert [str(problem).split(": ", 1)[1] for problem in caught.value.problems] == [
-        "teams.alpha.quota.memory: one replica of each endpoint of alpha needs 4Gi, more than 3Gi",
-        "teams.alpha.quota.pods: one replica of each endpoint of alpha is 2 pods, more than 1",
+        "teams.alpha.quota.cpu: the floors need 500m (iris 2 x 200m, wine 1 x 100m) and a successor of iris needs "
+        "400m beside them: 900m is more than 850m",
+        "teams.alpha.quota.memory: the floors need 5Gi (iris 2 x 2Gi, wine 1 x 1Gi) and a successor of iris needs "
+        "4Gi beside them: 9Gi is more than 8Gi",
+        "teams.alpha.quota.pods: the floors need 3 (iris 2 x 1, wine 1 x 1) and a successor of iris needs "
+        "2 beside them: 5 is more than 4",
     ]
+    assert str(caught.value.problems[0]).startswith("stacks/local/platform.yaml:2:")
 
 
-def test_a_quota_that_just_fits_is_none() -> None:
-    platform = "environment: local\nteams: {alpha: {quota: {memory: 1Gi, pods: 1}}}\n"
-    assert len(load(platform, alpha__iris=endpoint("iris")).endpoints) == 1
+@pytest.mark.parametrize(
+    ("minimum", "quota", "fits"),
+    [
+        (1, "pods: 2", True),  # the floor and its successor
+        (1, "pods: 1", False),
+        (51, "pods: 2", True),  # 51 / 51.2 -> 1
+        (52, "pods: 2", False),  # 52 / 51.2 -> 2, so 4 during a rollout
+        (52, "pods: 4", True),
+        (1, "memory: 2Gi", True),
+        (1, "memory: 2047Mi", False),
+        (1, "cpu: 200m", True),  # requested: a fifth of 500m
+        (1, "cpu: 199m", False),
+    ],
+)
+def test_a_quota_holds_the_floor_and_a_successor_beside_it(minimum: int, quota: str, fits: bool) -> None:
+    iris = endpoint("iris").replace("min: 1", f"min: {minimum}")
+    if fits:
+        assert len(load(alpha_with(quota), alpha__iris=iris).endpoints) == 1
+    else:
+        with pytest.raises(SpecError, match=f"quota.{quota.split(':')[0]}: the floors need"):
+            load(alpha_with(quota), alpha__iris=iris)
+
+
+def test_the_floor_follows_the_platforms_utilization() -> None:
+    iris = endpoint("iris").replace("min: 1", "min: 52")
+    platform = alpha_with("pods: 2", "autoscaler: {utilization: 0.9}\n")  # 52 / 57.6 -> 1
+    assert load(platform, alpha__iris=iris).endpoints
+
+
+def test_of_many_endpoints_the_three_largest_are_named() -> None:
+    many = {f"alpha__e{number}": endpoint(f"e{number}") for number in range(9)}
+    with pytest.raises(SpecError, match=r"need 9 \(e0 1 x 1, e1 1 x 1, e2 1 x 1, 6 more\).*10 is more than 9"):
+        load(alpha_with("pods: 9"), **many)
+
+
+def test_a_quota_of_a_team_without_endpoints_is_no_problem() -> None:
+    assert load(alpha_with("pods: 1")).endpoints == ()
 
 
 @pytest.mark.parametrize(
