@@ -114,7 +114,7 @@ def overloaded_or_unreachable() -> str:
 
 _DRAIN: Final = """\
 -- Answers after the rest of the request's body was taken in and dropped, within bounds.
-local MOST_BYTES, MOST_SECONDS, RETRY_MOST_SECONDS = {bytes}, {seconds}, {retry}
+local MOST_BYTES, MOST_SECONDS, JITTER_SECONDS = {bytes}, {seconds}, {jitter}
 
 local function drain(applet)
   local left, started = MOST_BYTES, core.now().sec
@@ -134,7 +134,10 @@ local function refuse(name, status, code, message, headers, later)
     applet:add_header("content-type", "application/json")
     applet:add_header("content-length", tostring(#body))
     for header, value in pairs(headers) do applet:add_header(header, value) end
-    if later then applet:add_header("retry-after", tostring(math.random(RETRY_MOST_SECONDS))) end
+    if later then
+      local seconds = applet:get_var("txn.wait_s") + math.random(0, JITTER_SECONDS - 1)
+      applet:add_header("retry-after", tostring(seconds))
+    end
     applet:start_response()
     applet:send(body)
   end)
@@ -143,9 +146,9 @@ end
 """
 
 
-def drain_file(answers: Iterable[Answer], most_bytes: int, most_s: int, retry_most_s: int) -> str:
-    """A Lua file with one service an answer."""
-    head = _DRAIN.format(bytes=most_bytes, seconds=most_s, retry=retry_most_s)
+def drain_file(answers: Iterable[Answer], most_bytes: int, most_s: int, jitter_s: int) -> str:
+    """A Lua file with one service an answer; those that ask to come later read txn.wait_s."""
+    head = _DRAIN.format(bytes=most_bytes, seconds=most_s, jitter=jitter_s)
     return head + "".join(_service(answer) for answer in answers)
 
 

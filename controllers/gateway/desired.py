@@ -18,6 +18,7 @@ ROUTES: Final = "routes"  # endpoint -> back end/longest queue/deadline in ms
 KEYS: Final = "keys"  # SHA-256 of a key, in capitals -> team
 ACCESS: Final = "access"  # SHA-256/endpoint -> 1
 MAPS: Final = (ROUTES, ACCESS, KEYS)
+WAITS: Final = "waits"  # back end -> seconds until a slot is free; measured, not desired, so not among MAPS
 NOWHERE: Final = "none"  # the back end without servers: 503
 
 
@@ -43,7 +44,10 @@ class Target:
 
 @dataclass(frozen=True)
 class LiveServer:
-    """A server as HAProxy reports it; `maxconn` None: unlimited; `idle`: connections kept for reuse."""
+    """A server as HAProxy reports it; `maxconn` None: unlimited; `idle`: connections kept for reuse.
+
+    `sent`: requests that it was ever given; one more is no other state.
+    """
 
     address: str
     port: int
@@ -51,6 +55,7 @@ class LiveServer:
     mode: Mode
     in_flight: int
     idle: int = 0
+    sent: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)

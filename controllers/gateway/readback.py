@@ -18,6 +18,7 @@ from controllers.gateway.runtime_api import RuntimeApiError, ask
 
 _INFO: Final = "show info"
 _SERVERS: Final = "show stat -1 4 -1"
+_BACKENDS: Final = "show stat -1 2 -1"
 _MODES: Final = {"MAINT": Mode.MAINT, "DRAIN": Mode.DRAIN}
 
 
@@ -40,6 +41,12 @@ async def read_servers(socket: Path, backends: Iterable[str]) -> dict[str, dict[
     asked = sorted(backends)
     answers = await ask(socket, [f"show stat {backend} 4 -1" for backend in asked])
     return {backend: parse_servers(text).get(backend, {}) for backend, text in zip(asked, answers, strict=True)}
+
+
+async def read_queues(socket: Path) -> dict[str, tuple[int, int]]:
+    """Requests that wait, and all that were ever answered with 4xx or 5xx, by back end."""
+    (text,) = await ask(socket, [_BACKENDS])
+    return parse_queues(text)
 
 
 async def read_pid(socket: Path) -> int:
@@ -68,8 +75,20 @@ def parse_servers(stat: str) -> dict[str, dict[str, LiveServer]]:
             mode=_MODES.get(row["status"].split(" ")[0], Mode.READY),
             in_flight=int(row["scur"]),
             idle=int(row["srv_icur"] or 0),
+            sent=int(row["stot"]),
         )
     return dict(found)
+
+
+def parse_queues(stat: str) -> dict[str, tuple[int, int]]:
+    head, *rows = stat.removeprefix("# ").splitlines() or [""]
+    names = head.split(",")
+    try:
+        name, queued, *failed = (names.index(each) for each in ("pxname", "qcur", "hrsp_4xx", "hrsp_5xx"))
+    except ValueError as error:
+        raise RuntimeApiError(f"statistics without a column: {error}") from error
+    cells = [row.split(",") for row in rows if row]
+    return {row[name]: (int(row[queued] or 0), sum(int(row[each] or 0) for each in failed)) for row in cells}
 
 
 def parse_map(text: str) -> tuple[dict[str, str], bool]:

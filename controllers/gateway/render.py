@@ -12,7 +12,8 @@ from typing import Final
 
 from controllers.gateway import answers
 from controllers.gateway.assignment import spares
-from controllers.gateway.desired import ACCESS, KEYS, MAPS, NOWHERE, ROUTES, Desired, Target, map_file
+from controllers.gateway.backlog import JITTER_S, WAIT_MIN_S
+from controllers.gateway.desired import ACCESS, KEYS, MAPS, NOWHERE, ROUTES, WAITS, Desired, Target, map_file
 from controllers.gateway.settings import Settings
 
 PREFIX: Final = "serving-endpoints"
@@ -21,7 +22,6 @@ GET_PATHS: Final = ("ping", "health", "version")
 HEADER_DEADLINE: Final = "x-knobless-deadline-ms"
 FINGERPRINT: Final = "KNOBLESS_FINGERPRINT"
 DRAIN_FILE: Final = "refuse.lua"
-_RETRY_JITTER_MAX_S: Final = 5
 # A body up to this fits into a buffer beside its headers, and is waited for before anything is refused.
 _SMALL_BYTES: Final = 8192
 # What is taken in and dropped of a refused body: four times the largest that is allowed, for ten seconds.
@@ -32,14 +32,14 @@ _DRAIN_MOST_S: Final = 10
 def files(desired: Desired, settings: Settings) -> dict[str, str]:
     """Each file of the configuration by its name in the run folder."""
     config = _config(desired, settings, fingerprint(settings))
-    maps = {map_file(name): _map(desired.maps[name]) for name in MAPS}
+    maps = {map_file(name): _map(desired.maps[name]) for name in MAPS} | {map_file(WAITS): ""}
     return {settings.config.name: config, DRAIN_FILE: _drain_file(settings)} | maps
 
 
 def _drain_file(settings: Settings) -> str:
     refusals = (*answers.REFUSALS, answers.too_large(settings.body_max_bytes))
     most_bytes = settings.body_max_bytes * _DRAIN_BODIES
-    return answers.drain_file(refusals, most_bytes, _DRAIN_MOST_S, _RETRY_JITTER_MAX_S)
+    return answers.drain_file(refusals, most_bytes, _DRAIN_MOST_S, JITTER_S)
 
 
 def fingerprint(settings: Settings) -> str:
@@ -205,7 +205,8 @@ def _queue_class(timeout_ms: int) -> str:
     """What back ends of one queue timeout share. (A `defaults` with rules can't be inherited from again.)"""
     own = "!{ var(txn.pod) -m found }"
     full = "{ queue,sub(txn.queue_max) ge 0 } { be_conn_free le 0 }"
-    retry = f"%[rand({_RETRY_JITTER_MAX_S}),add(1)]"
+    wait = f"set-var(txn.wait_s) be_name,map_str_int({map_file(WAITS)},{WAIT_MIN_S})"
+    later = f"if {{ status 429 503 }} {own}"
     return _section(
         f"defaults queue_{timeout_ms} from base",
         [
@@ -216,12 +217,14 @@ def _queue_class(timeout_ms: int) -> str:
             "option abortonclose",
             f"timeout queue {timeout_ms}ms",
             "http-request set-var(txn.untried) int(1)",
+            f"http-request {wait} if {{ var(txn.large) -m bool }}  # for the services that drain its body",
             *answers.refuse(answers.NOT_READY, "{ nbsrv eq 0 }"),
             *answers.refuse(answers.QUEUE_FULL, full),
             "http-request set-timeout server var(txn.deadline_ms)",
             "http-response set-var(txn.pod) int(1)",
             f"http-after-response set-status 429 if {{ status 503 }} {own} {{ var(txn.full) -m bool }}",
-            f"http-after-response set-header retry-after {retry} if {{ status 429 503 }} {own}",
+            f"http-after-response {wait} {later}",
+            f"http-after-response set-header retry-after %[rand({JITTER_S}),add(txn.wait_s)] {later}",
         ],
     )
 

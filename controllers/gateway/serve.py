@@ -10,7 +10,7 @@ import logging
 import time
 from typing import Final, Protocol
 
-from controllers.gateway import certificate
+from controllers.gateway import certificate, waits
 from controllers.gateway.control import Control
 from controllers.gateway.health import listen
 from controllers.gateway.metrics import Metrics
@@ -41,6 +41,7 @@ async def serve(settings: Settings, kube: Kube) -> None:
         tasks.create_task(observation.follow(kube))
         tasks.create_task(loop.run())
         tasks.create_task(publisher.run())
+        tasks.create_task(waits.follow(settings.control_socket))
         if settings.certificate is not None:
             tasks.create_task(certificate.follow(settings.control_socket, settings.certificate))
 

@@ -343,7 +343,7 @@ async def test_a_client_that_sends_its_whole_body_reads_the_refusal_over_tls(
     async with gateway(tmp_path / "run", certificate=certificate) as running:
         gate = Gate()
         pod = await running.pod(f"{REV}-a", gate)
-        await serving(running, [pod], limit=1, queue_max=0)
+        await serving(running, [pod], limit=1, queue_max=0, deadline_ms=120_000)
         running.cluster.put(MODEL_ENDPOINTS, endpoint_object("rose", traffic=""))
         await until(lambda: bool(running.cluster.condition("rose")))
         trust = ssl.create_default_context(cafile=certificate)

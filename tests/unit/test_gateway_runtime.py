@@ -14,7 +14,7 @@ from prometheus_client import generate_latest
 from controllers.gateway.converge import converge
 from controllers.gateway.desired import MAPS, Desired, Live, LiveServer, Mode, Target
 from controllers.gateway.metrics import Metrics
-from controllers.gateway.readback import parse_map, parse_pid, parse_servers
+from controllers.gateway.readback import parse_map, parse_pid, parse_queues, parse_servers
 from controllers.gateway.runtime_api import (
     RefusedError,
     RuntimeApiError,
@@ -186,24 +186,36 @@ async def test_a_reload_that_fails_says_so(socket: Path, answer: str) -> None:
             await reload(socket)
 
 
-HEAD = "# pxname,svname,scur,slim,status,addr,srv_icur,"
+HEAD = "# pxname,svname,scur,slim,status,addr,srv_icur,stot,"
 
 
 @pytest.mark.parametrize(
     ("row", "expected"),
     [
-        ("b,p,0,4,no check,10.0.0.1:8080,0,", LiveServer("10.0.0.1", 8080, 4, Mode.READY, 0, 0)),
-        ("b,p,3,4,DRAIN,10.0.0.1:8080,2,", LiveServer("10.0.0.1", 8080, 4, Mode.DRAIN, 3, 2)),
-        ("b,p,0,,MAINT,[fd00::1]:80,,", LiveServer("fd00::1", 80, None, Mode.MAINT, 0, 0)),
-        ("b,p,0,4,UP 1/3,10.0.0.1:8080,0,", LiveServer("10.0.0.1", 8080, 4, Mode.READY, 0, 0)),
+        ("b,p,0,4,no check,10.0.0.1:8080,0,7,", LiveServer("10.0.0.1", 8080, 4, Mode.READY, 0, 0)),
+        ("b,p,3,4,DRAIN,10.0.0.1:8080,2,7,", LiveServer("10.0.0.1", 8080, 4, Mode.DRAIN, 3, 2)),
+        ("b,p,0,,MAINT,[fd00::1]:80,,7,", LiveServer("fd00::1", 80, None, Mode.MAINT, 0, 0)),
+        ("b,p,0,4,UP 1/3,10.0.0.1:8080,0,7,", LiveServer("10.0.0.1", 8080, 4, Mode.READY, 0, 0)),
     ],
 )
 def test_a_row_of_statistics_is_a_server(row: str, expected: LiveServer) -> None:
     assert parse_servers(f"{HEAD}\n{row}\n") == {"b": {"p": expected}}
+    assert parse_servers(f"{HEAD}\n{row}\n")["b"]["p"].sent == 7
 
 
 def test_no_server_is_no_row() -> None:
     assert parse_servers(HEAD) == {}
+
+
+def test_a_back_end_tells_what_waits_and_what_was_answered_with_an_error() -> None:
+    text = "# pxname,svname,qcur,hrsp_4xx,hrsp_5xx,\nb0,BACKEND,3,5,2,\nb1,BACKEND,0,,,\n"
+    assert parse_queues(text) == {"b0": (3, 7), "b1": (0, 0)}
+
+
+@pytest.mark.parametrize("text", ["", "Permission denied", "# pxname,svname,qcur"])
+def test_an_answer_that_is_no_statistics_is_an_error_and_no_calm(text: str) -> None:
+    with pytest.raises(RuntimeApiError):
+        parse_queues(text)
 
 
 def test_a_map_is_read_with_its_values_and_a_key_twice_is_told() -> None:

@@ -1,5 +1,5 @@
 -- Answers after the rest of the request's body was taken in and dropped, within bounds.
-local MOST_BYTES, MOST_SECONDS, RETRY_MOST_SECONDS = 67108864, 10, 5
+local MOST_BYTES, MOST_SECONDS, JITTER_SECONDS = 67108864, 10, 5
 
 local function drain(applet)
   local left, started = MOST_BYTES, core.now().sec
@@ -19,7 +19,10 @@ local function refuse(name, status, code, message, headers, later)
     applet:add_header("content-type", "application/json")
     applet:add_header("content-length", tostring(#body))
     for header, value in pairs(headers) do applet:add_header(header, value) end
-    if later then applet:add_header("retry-after", tostring(math.random(RETRY_MOST_SECONDS))) end
+    if later then
+      local seconds = applet:get_var("txn.wait_s") + math.random(0, JITTER_SECONDS - 1)
+      applet:add_header("retry-after", tostring(seconds))
+    end
     applet:start_response()
     applet:send(body)
   end)
