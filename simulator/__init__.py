@@ -1,0 +1,1 @@
+"""Autoscaling policies, ours among them, against simulated load, pods and clients. Pure but for reading files."""
