@@ -16,7 +16,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any, Final
 
-from embedded import packages
+from embedded import host_side, packages
 from embedded.host_side import hierarchies
 from embedded.instance import Instance
 from embedded.preflight import Host, Route, file_system_of
@@ -54,6 +54,8 @@ def observe(instance: Instance) -> Host:
         disk_free_bytes=shutil.disk_usage(existing).free,
         home_file_system=file_system_of(existing.resolve(), mountinfo),
         cgroup_controllers=_controllers(mountinfo),
+        cgroups_read_only=any(os.statvfs(root).f_flag & os.ST_RDONLY for root, _ in hierarchies(mountinfo)),
+        cgroup_root_held=_cgroup_root_held(mountinfo),
         routes=routes(_said("ip", "-json", "-4", "route", "show", "table", "all")),
         features={feature: _works(*trial) for feature, trial in TRIES.items()} if os.geteuid() == 0 else {},
     )
@@ -93,6 +95,15 @@ def _controllers(mountinfo: str) -> frozenset[str]:
     for root, is_v2 in hierarchies(mountinfo):
         names.update((root / "cgroup.controllers").read_text().split() if is_v2 else root.name.split(","))
     return frozenset(names)
+
+
+def _cgroup_root_held(mountinfo: str) -> bool:
+    root = host_side.pure_v2(hierarchies(mountinfo))
+    if root is None:
+        return False
+    said = {name: (root / f"cgroup.{name}").read_text() for name in ("controllers", "subtree_control", "procs")}
+    wanted = host_side.missing_controllers(said["controllers"], said["subtree_control"])
+    return host_side.is_held(not (root / "cgroup.type").exists(), said["procs"], wanted)
 
 
 def _said(*argv: str) -> str:

@@ -1,4 +1,4 @@
-"""Owns what a node needs on the host's side: one interface with two routes, and a cgroup in each hierarchy.
+"""Owns what a node needs on the host's side: one interface with two routes, and cgroups for it and its pods.
 
 Leaves the node's own side to `layout`. Everything made here is named after the instance and taken away by the same
 name, whatever the state it is found in.
@@ -21,6 +21,7 @@ SYS_INTERFACES: Final = Path("/sys/class/net")
 CGROUP_BUSY_BOUND_S: Final = 5.0
 # What the kubelet wants to find in a cgroup of its own where the hierarchy is cgroup v2.
 KUBELET_CONTROLLERS: Final = ("cpu", "cpuset", "hugetlb", "memory", "pids")
+NODE_CGROUP: Final = "node"
 
 
 def link_commands(instance: Instance, node_process: int) -> str:
@@ -28,7 +29,8 @@ def link_commands(instance: Instance, node_process: int) -> str:
     own = instance.interface
     return "\n".join(
         (
-            f"link add {own} type veth peer name {INTERFACE} netns {node_process}",
+            # udev gives an interface with a random address another one, at some later moment; not one with its own.
+            f"link add {own} address {instance.host_mac} type veth peer name {INTERFACE} netns {node_process}",
             f"addr add {instance.host_address}/{instance.link.prefixlen} dev {own}",
             f"link set {own} up",
             f"route add {instance.pods} via {instance.node_address} dev {own}",
@@ -72,16 +74,39 @@ def missing_controllers(available: str, enabled: str) -> str:
     return " ".join(f"+{name}" for name in KUBELET_CONTROLLERS if name in missing)
 
 
+def is_held(is_true_root: bool, processes: str, wanted: str) -> bool:
+    """Whether a v2 root can't hand `wanted` down: in a container of its own it holds processes, which only the true
+    root may do besides."""
+    return bool(wanted and processes.split()) and not is_true_root
+
+
+def pure_v2(found: tuple[tuple[Path, bool], ...]) -> Path | None:
+    """The one hierarchy of a host that has no other; with a v1 beside it, it has no controllers to hand down."""
+    return found[0][0] if len(found) == 1 and found[0][1] else None
+
+
 def make_cgroups(instance: Instance) -> None:
     found = hierarchies(Path("/proc/self/mountinfo").read_text())
-    unified = [root for root, is_v2 in found if is_v2]
-    if unified and len(unified) == len(found):
-        control = unified[0] / "cgroup.subtree_control"
-        wanted = missing_controllers((unified[0] / "cgroup.controllers").read_text(), control.read_text())
+    root = pure_v2(found)
+    if root is not None:
+        control = root / "cgroup.subtree_control"
+        wanted = missing_controllers((root / "cgroup.controllers").read_text(), control.read_text())
         if wanted:
             control.write_text(wanted)
-    for root, _ in found:
-        (root / instance.cgroup).mkdir(exist_ok=True)
+    for top, _ in found:
+        (top / instance.cgroup).mkdir(exist_ok=True)
+
+
+def adopt(instance: Instance, node_process: int) -> None:
+    """Take the node out of the cgroup of whoever started it: with a session or a unit, systemd ends all that is in it.
+
+    It goes to a leaf beside the pods', since a v2 cgroup holds processes or hands down controllers, not both.
+    """
+    for root, is_v2 in hierarchies(Path("/proc/self/mountinfo").read_text()):
+        if is_v2:
+            leaf = root / instance.cgroup / NODE_CGROUP
+            leaf.mkdir(exist_ok=True)
+            (leaf / "cgroup.procs").write_text(str(node_process))
 
 
 def remove_cgroups(instance: Instance) -> None:

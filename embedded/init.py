@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -26,6 +27,8 @@ CLONE_NEWIPC: Final = 0x08000000
 CLONE_NEWPID: Final = 0x20000000
 CLONE_NEWNET: Final = 0x40000000
 INTERFACE_BOUND_S: Final = 20.0
+# The kernel's own bound on descriptors of one process: what "infinity" in containerd's unit stands for.
+OPEN_FILES_MAX: Final = Path("/proc/sys/fs/nr_open")
 
 
 def launch(specification: NodeSpecification) -> int:
@@ -44,6 +47,7 @@ def _first_process(specification: NodeSpecification) -> None:
     """Never returns: whatever happens ends this process, and with it the namespaces."""
     try:
         _detach(Path(specification.log, "init.log"))
+        _own_limits()
         socket.sethostname(specification.hostname)
         _await_interface(specification.interface)
         for step in specification.layout:
@@ -64,6 +68,14 @@ def _detach(log: Path) -> None:
     for source, target in ((null, 0), (output, 1), (output, 2)):
         os.dup2(source, target)
     os.closerange(3, max(null, output) + 1)
+
+
+def _own_limits() -> None:
+    """A pod runs under the same limits and file modes whichever shell its node was started from."""
+    os.umask(0o022)
+    open_files = int(OPEN_FILES_MAX.read_text())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, open_files))
+    resource.setrlimit(resource.RLIMIT_NPROC, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
 
 def _await_interface(name: str) -> None:

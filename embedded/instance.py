@@ -85,6 +85,11 @@ class Instance:
         return self.link.network_address + 1
 
     @property
+    def host_mac(self) -> str:
+        """Of the host's end of the pair: locally administered, and of this address alone."""
+        return "02:00:" + self.host_address.packed.hex(":")
+
+    @property
     def node_address(self) -> IPv4Address:
         return self.link.network_address + 2
 

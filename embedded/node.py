@@ -168,7 +168,9 @@ def _restart(instance: Instance, wanted: NodeSpecification, files: Mapping[Path,
         _write_private(path, text)
     _write_private(instance.specification, dump(wanted))
     host_side.make_cgroups(instance)
-    host_side.connect(instance, _launch(instance))
+    process = _launch(instance)
+    host_side.adopt(instance, process)
+    host_side.connect(instance, process)
 
 
 def _launch(instance: Instance) -> int:

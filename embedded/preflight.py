@@ -44,6 +44,9 @@ class Host:
     home_file_system: str | None
     cgroup_controllers: frozenset[str]
     routes: tuple[Route, ...]
+    # Why no cgroup can be made or used below the root that is seen, where something stands against it.
+    cgroups_read_only: bool = False
+    cgroup_root_held: bool = False
     # Feature of the kernel -> it works, it does not, or its program is not installed yet.
     features: Mapping[str, bool | None] = field(default_factory=dict)
 
@@ -138,7 +141,17 @@ def _kernel(host: Host) -> Sequence[Problem]:
     if lacking:
         remedy = "mount the cgroup hierarchies, or start the machine with these controllers enabled"
         found.append(Problem(f"there is no cgroup controller {', '.join(lacking)}", remedy))
-    return found
+    return (*found, *_cgroup_root(host))
+
+
+def _cgroup_root(host: Host) -> Sequence[Problem]:
+    """A container's view of the cgroups may be read-only, or be a cgroup that has processes in it."""
+    if host.cgroups_read_only:
+        return (Problem("the cgroup file system is read-only", "start the container with --privileged"),)
+    if host.cgroup_root_held:
+        remedy = "start the container with --cgroupns=host, or move its processes to a cgroup below its root first"
+        return (Problem("this container's processes are in its root cgroup, so pods can't get one", remedy),)
+    return ()
 
 
 def _addresses(host: Host, instance: Instance) -> Sequence[Problem]:

@@ -258,6 +258,19 @@ def test_up_after_an_interrupted_up_goes_on(workload: Node, seen: str) -> None:
 
 
 @pytest.mark.destructive
+def test_a_node_has_neither_limits_nor_cgroup_of_the_shell_that_started_it(workload: Node) -> None:
+    kill_everything()
+    argv = (sys.executable, "-m", "embedded", "up", f"--instance={INSTANCE.name}", f"--home={INSTANCE.home}")
+    narrow = ("bash", "-c", 'umask 077; ulimit -n 1000 -u 5000; exec "$@"', "bash", *argv)
+    subprocess.run((*narrow, f"--tools={workload.tools_bin}"), cwd=ROOT, capture_output=True, check=True)
+    eventually(workload.serves, "the server")
+    said = workload.kubectl("exec", "client", "--", "bash", "-c", "umask; ulimit -n; ulimit -u").split()
+    assert said == ["0022", Path("/proc/sys/fs/nr_open").read_text().strip(), "unlimited"]
+    cgroups = Path(f"/proc/{init_process()}/cgroup").read_text().splitlines()
+    assert f"0::/{INSTANCE.cgroup}/node" in cgroups
+
+
+@pytest.mark.destructive
 def test_a_component_that_can_not_start_is_named_with_the_end_of_its_log(node: Node, tmp_path: Path) -> None:
     for tool in node.tools_bin.iterdir():
         (tmp_path / tool.name).symlink_to(tool)

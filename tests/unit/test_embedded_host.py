@@ -21,7 +21,7 @@ MOUNTINFO = """\
 
 def test_the_hosts_end_of_the_wire_routes_pods_and_services_and_nothing_else() -> None:
     commands = host_side.link_commands(INSTANCE, 4711).splitlines()
-    assert commands[0] == "link add kn-dev type veth peer name eth0 netns 4711"
+    assert commands[0] == "link add kn-dev address 02:00:c6:12:5f:fd type veth peer name eth0 netns 4711"
     assert [line for line in commands if line.startswith("route")] == [
         "route add 198.18.64.0/20 via 198.18.95.254 dev kn-dev",
         "route add 198.18.80.0/21 via 198.18.95.254 dev kn-dev",
@@ -33,6 +33,29 @@ def test_every_cgroup_hierarchy_is_found_with_its_version() -> None:
         (Path("/sys/fs/cgroup/cpu,cpuacct"), False),
         (Path("/sys/fs/cgroup/unified"), True),
     )
+
+
+PURE = "27 26 0:25 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+
+
+@pytest.mark.parametrize(("mountinfo", "root"), [(PURE, Path("/sys/fs/cgroup")), (MOUNTINFO, None), ("", None)])
+def test_controllers_are_handed_down_only_where_v2_has_them_all(mountinfo: str, root: Path | None) -> None:
+    assert host_side.pure_v2(host_side.hierarchies(mountinfo)) == root
+
+
+@pytest.mark.parametrize(
+    ("is_true_root", "processes", "wanted", "held"),
+    [
+        (True, "1\n812\n", "+cpuset", False),  # a machine: its root may have both
+        (False, "1\n812\n", "+cpuset", True),  # a container with a cgroup namespace of its own
+        (False, "1\n812\n", "", False),  # its engine enabled all for it
+        (False, "", "+cpuset", False),  # its processes are in a cgroup below
+    ],
+)
+def test_a_root_cgroup_with_processes_hands_nothing_down_but_the_true_one(
+    is_true_root: bool, processes: str, wanted: str, held: bool
+) -> None:
+    assert host_side.is_held(is_true_root, processes, wanted) is held
 
 
 @pytest.mark.parametrize(

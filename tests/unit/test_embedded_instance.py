@@ -31,6 +31,7 @@ def test_a_worked_slice_has_the_documented_addresses() -> None:
     assert str(dev.pods) == "198.18.64.0/20"
     assert str(dev.services) == "198.18.80.0/21"
     assert (str(dev.host_address), str(dev.node_address)) == ("198.18.95.253", "198.18.95.254")
+    assert dev.host_mac == "02:00:c6:12:5f:fd"
     assert str(dev.kubernetes_service_address) == "198.18.80.1"
     assert dev.registry == "198.18.95.254:5000"
 

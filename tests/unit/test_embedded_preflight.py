@@ -53,6 +53,8 @@ def route(network: str, interface: str = "br-1") -> dict[str, Any]:
         ({"disk_free_bytes": 3 * GIB}, "3.0 GiB are free below /var/lib/knobless", "16.0 GiB"),
         ({"home_file_system": "overlay"}, "is on overlay", "another home|a home on"),
         ({"cgroup_controllers": frozenset({"cpu", "memory"})}, "cpuset, pids", "cgroup"),
+        ({"cgroups_read_only": True, "cgroup_root_held": True}, "cgroup file system is read-only", "--privileged"),
+        ({"cgroup_root_held": True}, "processes are in its root cgroup", "--cgroupns=host"),
         ({"features": {"namespaces": False}}, "does not give us namespaces", "--privileged"),
         ({"features": {"overlayfs": False}}, "does not give us overlayfs", "modprobe overlay"),
         ({"features": {"veth": False}}, "does not give us veth", "modprobe veth"),
