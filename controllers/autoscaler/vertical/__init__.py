@@ -1,0 +1,1 @@
+"""How much one replica takes: the vertical axis, pure."""
