@@ -8,6 +8,7 @@ and never the demand.
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from controllers.autoscaler.moment import Moment
 from controllers.autoscaler.observation import Observation, Revision, Role
 from controllers.autoscaler.rules import BOUNDS, ORDER, Demand, Outcome, Reason, Situation, merge
 from controllers.autoscaler.settings import Settings
@@ -20,7 +21,7 @@ class State:
     """What is remembered: past demands, and when the load was last known."""
 
     demands: Demands = field(default_factory=Demands)
-    known_at_s: float | None = None
+    known_at_s: Moment | None = None
 
 
 @dataclass(frozen=True)

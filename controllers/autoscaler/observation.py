@@ -24,7 +24,11 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class Revision:
-    """`asked` is what we last asked for (None: never), `live` what the Deployment says, `limit` a replica's."""
+    """`asked` is what we last asked for (None: never), `live` what the Deployment says, `limit` a replica's.
+
+    Of its pods, by owner and phase: `starting` are not ready yet and may be, `failing` have failed to start more than
+    once. `start_s`: how long a pod took lately from its creation to ready, None: not yet seen.
+    """
 
     name: str
     role: Role
@@ -33,6 +37,9 @@ class Revision:
     live: int
     ready: int
     asked: int | None = None
+    starting: int = 0
+    failing: int = 0
+    start_s: float | None = None
 
     @property
     def issued(self) -> int:

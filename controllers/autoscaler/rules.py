@@ -33,6 +33,10 @@ class Reason(StrEnum):
     FAILED = "FailedStart"
     FOREIGN = "ForeignWriter"
     RESTORED = "Restored"
+    CIRCUIT = "CircuitOpen"
+    PAUSED = "Paused"
+    OVERRIDDEN = "Overridden"
+    DRY_RUN = "DryRun"
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from controllers.autoscaler.load import Load, LoadSample
+from controllers.autoscaler.moment import Moment
 
 
 @dataclass(frozen=True)
@@ -75,9 +76,9 @@ class Demands:
     `known_since_s` is when unbroken knowledge began: a start, or the end of a hole that was too long.
     """
 
-    peaks: tuple[tuple[float, float], ...] = ()
-    known_since_s: float | None = None
-    known_at_s: float | None = None
+    peaks: tuple[tuple[Moment, float], ...] = ()
+    known_since_s: Moment | None = None
+    known_at_s: Moment | None = None
 
     def add(self, at_s: float, demand: float, complete: bool, window_s: float, gap_s: float) -> "Demands":
         """With one more demand; an incomplete one is a lower bound: it may be a peak, it is no knowledge."""
