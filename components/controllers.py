@@ -25,7 +25,7 @@ class Controllers(pulumi.ComponentResource):
     ) -> None:
         """`image` is named by its digest; `after` is what must stand before."""
         super().__init__("knobless:serving:Controllers", name, None, opts)
-        account = declare(manifests.account(), self, after=after)
+        account = declare(manifests.account(platform.pull_secrets), self, after=after)
         self.rights: list[pulumi.Resource] = [
             declare(right, self, after=[*after, account]) for right in manifests.rights()
         ]

@@ -23,7 +23,7 @@ class Gateway(pulumi.ComponentResource):
     ) -> None:
         """`image` is named by its digest; `after` is what must stand before."""
         super().__init__("knobless:serving:Gateway", name, None, opts)
-        account = declare(manifests.account(), self, after=after)
+        account = declare(manifests.account(platform.pull_secrets), self, after=after)
         rights = [declare(right, self, after=[*after, account]) for right in manifests.rights()]
         doors = declare(manifests.doors(), self, after=after)
         for obj in (manifests.service(platform), manifests.stats_service(), manifests.disruption_budget()):

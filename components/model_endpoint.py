@@ -6,6 +6,8 @@ so that its pods have their identity and their open doors from the first to the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pulumi
 
 from components.manifests import endpoint as manifests
@@ -25,14 +27,15 @@ class ModelEndpoint(pulumi.ComponentResource):
         model: ServedModel,
         model_registry: str,
         rollout: Rollout,
+        pull_secrets: Sequence[str] = (),
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """`model_registry` is the address that pods use; `rollout` are the settings in force."""
+        """`model_registry` is the address that pods use; `rollout` and `pull_secrets` are what is in force."""
         super().__init__("knobless:serving:ModelEndpoint", name, None, opts)
         beside: list[pulumi.Resource] = [
             declare(obj, self)
             for obj in (
-                manifests.service_account(spec),
+                manifests.service_account(spec, pull_secrets),
                 manifests.service(spec),
                 manifests.doors(spec, model_registry),
                 manifests.disruption_budget(spec),

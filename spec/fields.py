@@ -1,4 +1,4 @@
-"""Owns the field types that several files use: names, amounts, lists of teams.
+"""Owns the field types that several files use: names, amounts, lists of names.
 
 Leaves the fields themselves to the models. One idea: a value is parsed where it enters, and is never checked again.
 """
@@ -32,6 +32,15 @@ def _named(what: str) -> Callable[[str], str]:
 EndpointName = Annotated[str, AfterValidator(_named("endpoint"))]
 TeamName = Annotated[str, AfterValidator(_named("team"))]
 EnvironmentName = Annotated[str, AfterValidator(_named("environment"))]
+
+
+def _check_secret(text: str) -> str:
+    if not names.is_object_name(text):
+        raise refused(f"{echo(text)} is no name of a Secret: {names.OBJECT_RULE}")
+    return text
+
+
+SecretName = Annotated[str, AfterValidator(_check_secret)]
 
 
 def _parsing(kind: type[Parsed], parse: Callable[[str], Parsed], allowed: str, number: bool) -> Callable[[Any], Parsed]:
@@ -81,11 +90,12 @@ def _as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _once(teams: tuple[str, ...]) -> tuple[str, ...]:
-    again = sorted({team for team in teams if teams.count(team) > 1})
+def _once(listed: tuple[str, ...]) -> tuple[str, ...]:
+    again = sorted({name for name in listed if listed.count(name) > 1})
     if again:
         raise refused(f"{', '.join(again)} stands twice")
-    return teams
+    return listed
 
 
 TeamList = Annotated[tuple[TeamName, ...], BeforeValidator(_as_tuple), AfterValidator(_once)]
+SecretList = Annotated[tuple[SecretName, ...], BeforeValidator(_as_tuple), AfterValidator(_once)]

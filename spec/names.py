@@ -62,6 +62,9 @@ _LABEL = re.compile(r"[a-z](?:[-a-z0-9]*[a-z0-9])?")
 _HASH = re.compile(f"[0-9a-f]{{{REVISION_HASH_LENGTH}}}")
 _LIMITS: Final = {"endpoint": ENDPOINT_MAX, "team": TEAM_MAX, "environment": ENVIRONMENT_MAX}
 LABEL_RULE: Final = "lower-case letters, digits and '-', first a letter, last a letter or digit"
+# What names an object in general: labels apart by dots (RFC 1123).
+_OBJECT = re.compile(r"(?=.{1,253}$)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
+OBJECT_RULE: Final = "lower-case letters, digits, '-' and '.', first and last a letter or digit"
 
 
 def name_problem(what: str, text: str) -> str | None:
@@ -72,6 +75,11 @@ def name_problem(what: str, text: str) -> str | None:
     if len(text) > limit:
         return f"{text!r} has {len(text)} characters, the name of the {what} at most {limit}"
     return None
+
+
+def is_object_name(text: str) -> bool:
+    """Whether any object, a Secret for example, can have this name."""
+    return _OBJECT.fullmatch(text) is not None
 
 
 def _checked(what: str, text: str) -> str:

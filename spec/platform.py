@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationInfo, model_validator
 
-from spec.fields import CpuField, EnvironmentName, MemoryField, TeamName
+from spec.fields import CpuField, EnvironmentName, MemoryField, SecretList, TeamName
 from spec.problems import SpecError
 from spec.reading import Allowed, SpecModel, read_model, refused
 from spec.yaml_text import Document, read_yaml
@@ -83,9 +83,10 @@ class Quota(SpecModel):
 
 
 class Team(SpecModel):
-    """One team: a namespace of its own."""
+    """One team: a namespace of its own. `pull_secrets` None means the platform's."""
 
     quota: Quota = Quota()
+    pull_secrets: SecretList | None = None
 
 
 def _not_shorter_than(other: str) -> AfterValidator:
@@ -121,12 +122,17 @@ class Rollout(SpecModel):
 
 
 class PlatformSpec(SpecModel):
-    """One environment: its cluster, its teams, and the platform's settings."""
+    """One environment: its cluster, its teams, and the platform's settings.
+
+    `pull_secrets` name Secrets that the kubelet logs in to the image registry with: names only, in the platform's
+    namespace and in those of teams.
+    """
 
     environment: EnvironmentName
     cluster: Annotated[Cluster, Allowed(CLUSTER_FORMS)] = "embedded"
     registry: Annotated[str, AfterValidator(_check_registry)] | None = None
     model_registry: Annotated[str, AfterValidator(_check_url)] | None = None
+    pull_secrets: SecretList = ()
     gateway: Gateway = Gateway()
     teams: dict[TeamName, Team] = Field(default_factory=dict)
     autoscaler: Autoscaler = Autoscaler()
@@ -139,6 +145,11 @@ class PlatformSpec(SpecModel):
         for message, field in cluster_problems(self.context, stated, self.gateway.expose):
             raise refused(message, field=field)
         return self
+
+    def pull_secrets_of(self, team: str) -> tuple[str, ...]:
+        """Names of the Secrets that a team's pods pull with: the team's own list where it has one."""
+        stated = self.teams[team].pull_secrets
+        return self.pull_secrets if stated is None else stated
 
     @property
     def context(self) -> str | None:

@@ -147,7 +147,8 @@ def declare_endpoint(site: Site, spec: EndpointSpec) -> None:
     model = served_model(site, spec)
     registry = site.cluster.model_registry
     rollout = effective_rollout(spec, site.environment.platform)
-    ModelEndpoint(spec.endpoint, spec, model, registry, rollout, provider_of(site))
+    secrets = site.environment.platform.pull_secrets_of(spec.team)
+    ModelEndpoint(spec.endpoint, spec, model, registry, rollout, secrets, provider_of(site))
     path = f"/serving-endpoints/{spec.endpoint}/invocations"
     pulumi.export("url", f"{site.cluster.gateway_url or ''}{path}")
     pulumi.export("namespace", names.team_namespace(spec.team))

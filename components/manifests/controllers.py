@@ -6,6 +6,8 @@ namespaces of teams (bound there by `team`), so a fault in them can't reach the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from components.manifests.access import (
     cluster_role,
     granted_everywhere,
@@ -44,8 +46,8 @@ _SCRATCH_VOLUME = "tmp"
 ROLE = "knobless-controllers"
 
 
-def account() -> Manifest:
-    return service_account(NAME, PLACE, LABELS)
+def account(pull_secrets: Sequence[str] = ()) -> Manifest:
+    return service_account(NAME, PLACE, LABELS, pull_secrets)
 
 
 def rights() -> list[Manifest]:

@@ -7,6 +7,8 @@ and nothing here is ever replaced to change what serves.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from components.manifests.model_pod import PORT, RUNTIME, ServedModel, grace_s, pod_template
 from components.manifests.objects import SKIP_AWAIT, Manifest, manifest, one_at_a_time
 from components.manifests.objects import service_account as identity_of
@@ -65,9 +67,9 @@ def _spec(spec: EndpointSpec, model: ServedModel, model_registry: str, rollout: 
     }
 
 
-def service_account(spec: EndpointSpec) -> Manifest:
+def service_account(spec: EndpointSpec, pull_secrets: Sequence[str] = ()) -> Manifest:
     """An identity of the model's own, with no token and no right."""
-    return identity_of(spec.endpoint, names.team_namespace(spec.team), _labels(spec))
+    return identity_of(spec.endpoint, names.team_namespace(spec.team), _labels(spec), pull_secrets)
 
 
 def service(spec: EndpointSpec) -> Manifest:

@@ -7,6 +7,8 @@ ends makes its whole pod unready and takes it out of the Service.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from components.manifests.access import (
     cluster_role,
     granted_everywhere,
@@ -51,8 +53,8 @@ DRAIN_S = SETTINGS.drain_s
 _RUN, _TLS, _SCRATCH = "run", "tls", "tmp"
 
 
-def account() -> Manifest:
-    return service_account(NAME, PLACE, LABELS)
+def account(pull_secrets: Sequence[str] = ()) -> Manifest:
+    return service_account(NAME, PLACE, LABELS, pull_secrets)
 
 
 def rights() -> list[Manifest]:

@@ -85,8 +85,9 @@ def _pod(spec: EndpointSpec, model: ServedModel, model_registry: str, most_s: in
 
 def _resources(spec: EndpointSpec) -> tuple[dict[str, str], dict[str, str]]:
     """Requests and limits of one replica; the init step has the same, since a pod asks for the larger of the two."""
-    memory = str(spec.resources.memory)
-    return {"cpu": str(spec.resources.cpu_request), "memory": memory}, {"cpu": str(spec.resources.cpu), "memory": memory}
+    given = spec.resources
+    memory = str(given.memory)
+    return {"cpu": str(given.cpu_request), "memory": memory}, {"cpu": str(given.cpu), "memory": memory}
 
 
 def _fetch(spec: EndpointSpec, model: ServedModel, model_registry: str) -> Manifest:

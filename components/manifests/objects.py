@@ -121,8 +121,13 @@ def own_field(name: str, path: str) -> Manifest:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
-def service_account(name: str, namespace: str, labels: Mapping[str, str]) -> Manifest:
-    """An identity whose token reaches only pods that ask for it."""
+def service_account(name: str, namespace: str, labels: Mapping[str, str], pull_secrets: Sequence[str] = ()) -> Manifest:
+    """An identity whose token reaches only pods that ask for it.
+
+    Its pods pull images with the Secrets named in `pull_secrets`: those that are made from now on, so that another
+    login restarts nothing.
+    """
+    pulling: Manifest = {"imagePullSecrets": [{"name": secret} for secret in pull_secrets]} if pull_secrets else {}
     return manifest(
         "v1",
         "ServiceAccount",
@@ -130,6 +135,7 @@ def service_account(name: str, namespace: str, labels: Mapping[str, str]) -> Man
         namespace=namespace,
         labels=labels,
         automountServiceAccountToken=False,
+        **pulling,
     )
 
 

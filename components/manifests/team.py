@@ -37,7 +37,8 @@ def quota(team: str, limit: Quota) -> Manifest | None:
     """The team's share of the cluster, or None where the platform sets it none.
 
     CPU counts as requested, memory as limited: a core that is asked for twice makes both slow, memory that is
-    promised twice ends one of the two.
+    promised twice ends one of the two. No LimitRange stands beside it: every pod of ours states all four numbers, and
+    for another's container the quota's refusal, which names it, is better than a guess that ends it later.
     """
     hard = {"requests.cpu": limit.cpu, "limits.memory": limit.memory, "pods": limit.pods}
     stated = {key: str(value) for key, value in hard.items() if value is not None}

@@ -25,6 +25,7 @@ from stacks.cli import (
     local_cluster,
     model_facts,
     planning,
+    pull_secrets,
     tls,
     views,
     waiting,
@@ -50,6 +51,9 @@ def up(session: Session, *, assume_yes: bool, only: tuple[str, ...], announced: 
     _build(session, environment.platform, facts, chosen)
     with session.console.step("Namespace and certificate of the gateway"):
         session.with_kube(facts, lambda kube: _system_objects(session, kube, facts, environment.platform))
+    if pull_secrets.wanted(environment.platform):
+        with session.console.step("Pull secrets: there wherever platform.yaml names one"):
+            session.with_kube(facts, lambda kube: pull_secrets.check(kube, environment.platform))
     if environment.platform.context is not None:
         _note_entrance(session, facts, environment.platform)
     pulumi = Pulumi(session.workspace, bin_dir, session.console.note)
@@ -166,8 +170,16 @@ def plan(session: Session, *, expect_no_changes: bool) -> None:
     bin_dir = local_cluster.pulumi_only(session.workspace, session.console)
     plans = _plans(session, Pulumi(session.workspace, bin_dir, session.console.note), environment.endpoints)
     applying.gate(plans)
+    _note_missing_pull_secrets(session, facts, environment.platform)
     if expect_no_changes and any(plan.changes for plan in plans):
         raise CliError("the plan has changes", code=ExitCode.CHANGES)
+
+
+def _note_missing_pull_secrets(session: Session, facts: ClusterFacts, platform: PlatformSpec) -> None:
+    needed = pull_secrets.wanted(platform)
+    if needed:
+        for problem in session.with_kube(facts, lambda kube: pull_secrets.problems(kube, needed)):
+            session.console.note(f"    `up` will stop: {problem}")
 
 
 def _plans(

@@ -210,15 +210,13 @@ def remove(pulumi: Pulumi, what: Standing, console: Console) -> None:
 
 
 async def clear_leftovers(kube: KubeClient) -> None:
-    """The namespace of an `up` that ended before its first stack. Where the kind stands, a platform does: hands off."""
+    """What an `up` that ended before its first stack has made. Where the kind stands, a platform does: hands off."""
     try:
         await kube.get(CUSTOM_RESOURCE_DEFINITIONS, None, names.CRD)
         return
     except NotFound:
         pass
-    try:
-        found = await kube.get(NAMESPACES, None, names.SYSTEM_NAMESPACE)
-    except NotFound:
-        return
-    if (found["metadata"].get("labels") or {}).get(names.LABEL_MANAGED_BY) == names.MANAGED_BY:
-        await kube.delete(NAMESPACES, None, names.SYSTEM_NAMESPACE)
+    for found in await kube.list(NAMESPACES, labels=f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"):
+        name = str(found["metadata"]["name"])
+        if name == names.SYSTEM_NAMESPACE or names.team_of_namespace(name) is not None:
+            await kube.delete(NAMESPACES, None, name)

@@ -15,7 +15,7 @@ import click
 
 from embedded.instance import Instance
 from spec import names
-from stacks.cli import access, bring_up, interruption, views, workspace
+from stacks.cli import access, bring_up, interruption, pull_secrets, views, workspace
 from stacks.cli.console import Console
 from stacks.cli.errors import CliError, ExitCode
 from stacks.cli.session import Session
@@ -212,6 +212,16 @@ def keys_list(session: Session, as_json: bool) -> None:
 def keys_revoke(session: Session, key_id: str) -> None:
     """Make a key invalid within a second."""
     access.revoke_key(session, key_id)
+
+
+@cli.command("pull-secret")
+@click.argument("name")
+@click.option("--login", "login_file", type=KEY_FILE, help="A file of logins (docker's config.json); else your own.")
+@click.pass_obj
+@command
+def pull_secret(session: Session, name: str, login_file: Path | None) -> None:
+    """Write a login to the image registry as Secret NAME, wherever platform.yaml names it."""
+    pull_secrets.write(session, name, login_file)
 
 
 @cli.command("env")

@@ -53,8 +53,11 @@ class Cluster:
         except KeyError:
             raise NotFound(404, "NotFound", name) from None
 
-    async def list(self, gvr: Gvr) -> list[dict[str, Any]]:
-        return [body for (kind, _), body in self.objects.items() if kind == gvr.kind]
+    async def list(self, gvr: Gvr, labels: str = "") -> list[dict[str, Any]]:
+        """`labels` is one `name=value`, or nothing."""
+        name, _, value = labels.partition("=")
+        found = [body for (kind, _), body in self.objects.items() if kind == gvr.kind]
+        return [body for body in found if not name or body["metadata"].get("labels", {}).get(name) == value]
 
     async def apply(self, gvr: Gvr, namespace: str | None, name: str, manager: str, body: dict[str, Any]) -> None:
         self.objects[gvr.kind, name] = {**body, "metadata": {**body["metadata"], "name": name}}
@@ -230,6 +233,14 @@ def test_a_namespace_is_cleared_only_where_it_is_ours_and_no_platform_stands(obj
     cluster = Cluster(*objects)
     asyncio.run(context_cluster.clear_leftovers(cluster.client))
     assert (("Namespace", names.SYSTEM_NAMESPACE) in cluster.objects) is stays
+
+
+def test_namespaces_of_teams_that_were_made_for_their_pull_secrets_are_cleared_too() -> None:
+    labels = {names.LABEL_MANAGED_BY: names.MANAGED_BY}
+    named = ("team-alpha", "somebody-elses")
+    cluster = Cluster(*(("Namespace", {"metadata": {"name": name, "labels": labels}}) for name in named))
+    asyncio.run(context_cluster.clear_leftovers(cluster.client))
+    assert set(cluster.objects) == {("Namespace", "somebody-elses")}
 
 
 # building

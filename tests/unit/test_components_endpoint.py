@@ -102,6 +102,14 @@ def test_the_wait_is_the_time_to_start_or_to_end_and_a_margin(
     assert obj["metadata"]["annotations"]["pulumi.com/timeoutSeconds"] == str(wait_s)
 
 
+def test_another_login_to_the_registry_is_for_pods_to_come_and_restarts_none() -> None:
+    """The account carries it, and the pod template does not."""
+    account = endpoint.service_account(spec_of(), ["registry-login"])
+    assert account["imagePullSecrets"] == [{"name": "registry-login"}]
+    assert "imagePullSecrets" not in endpoint.service_account(spec_of())
+    assert "imagePullSecrets" not in FIRST["spec"]["podTemplate"]["spec"]
+
+
 @pytest.mark.parametrize("deadline_s", [1, 60, 297])
 def test_grace_outlasts_leaving_the_balancer_and_the_longest_answer(deadline_s: int) -> None:
     pod = rendered(spec_of(f"deadline_s: {deadline_s}"))["spec"]["podTemplate"]["spec"]

@@ -50,6 +50,15 @@ def test_a_cluster_of_ones_own_is_named_by_its_context() -> None:
     assert (spec.gateway.expose, spec.gateway.port, spec.gateway.spare_backends) == ("LoadBalancer", 443, 256)
 
 
+def test_a_team_pulls_with_the_platforms_secrets_or_with_its_own() -> None:
+    spec = load(
+        FOREIGN
+        + "pull_secrets: [registry-login]\nteams: {a: {}, b: {pull_secrets: [b.login]}, c: {pull_secrets: []}}\n"
+    )
+    assert [spec.pull_secrets_of(team) for team in "abc"] == [("registry-login",), ("b.login",), ()]
+    assert load(MINIMAL + "teams: {a: {}}\n").pull_secrets_of("a") == ()
+
+
 def test_a_team_has_an_optional_quota() -> None:
     spec = load(MINIMAL + 'teams: {alpha: {quota: {cpu: "8", memory: 16Gi, pods: 50}}, beta: {}}\n')
     quota = spec.teams["alpha"].quota
@@ -114,6 +123,11 @@ def test_what_a_context_lacks_is_told_beside_other_problems() -> None:
         ("teams: {alpha: {quota: {cpus: 1}}}", "2:25: teams.alpha.quota.cpus: unknown field: did you mean cpu?"),
         ("teams: {alpha: {quota: {pods: 0}}}", "2:31: teams.alpha.quota.pods: 0 is too small (allowed: 1 to"),
         ("teams: {alpha: {quota: {memory: 1GB}}}", "2:33: teams.alpha.quota.memory: '1GB' is no amount of memory"),
+        ("pull_secrets: login", "2:15: pull_secrets: must be a list, not 'login'"),
+        ("pull_secrets: [Login]", "2:16: pull_secrets[0]: 'Login' is no name of a Secret: lower-case letters"),
+        ("pull_secrets: [{name: a}]", "2:16: pull_secrets[0]: must be text, not a mapping"),
+        ("pull_secrets: [a, a]", "2:15: pull_secrets: a stands twice"),
+        ("teams: {a: {pull_secrets: [a..b]}}", "2:28: teams.a.pull_secrets[0]: 'a..b' is no name of a Secret"),
         ("autoscaler: {growth: 1}", "2:22: autoscaler.growth: 1 is too small (allowed: above 1 to 1000)"),
         ("autoscaler: {utilization: 1.1}", "2:27: autoscaler.utilization: 1.1 is too large (allowed: 0.1 to 1)"),
         ("autoscaler: {fast_window_s: 21}", "2:13: autoscaler.up_window_s: 20 is shorter than fast_window_s 21"),
