@@ -5,13 +5,18 @@ the metric pipeline's delay to `Hpa.metric_delay_s`. Its one idea: recommendatio
 """
 
 import math
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from simulator.policy import UNBOUNDED, Plain, QueueRules, Seen, Waits
+from simulator.rivals.signal import mean_load
 
 TOLERANCE = 0.1
 SYNC_S = 15.0
 STABILISATION_S = 300.0
-LIMIT_PERIOD_S = 15.0
+SCRAPE_S = 15.0
+AVERAGE_S = 30.0
 
 
 def average_value(total: float, target: float, current: int) -> int:
@@ -46,8 +51,11 @@ def pods_average(pods: PodMetrics, target: float, current: int) -> int:
     counted = pods.reporting + pods.missing + (pods.pending if ratio > 1.0 else 0)
     assumed = pods.missing * target if ratio < 1.0 else 0.0
     corrected = (pods.mean * pods.reporting + assumed) / counted / target
-    turned = (ratio < 1.0 < corrected) or (corrected < 1.0 < ratio)
-    return current if turned or abs(1.0 - corrected) <= TOLERANCE else math.ceil(corrected * counted)
+    wanted = math.ceil(corrected * counted)
+    turned = (ratio < 1.0 and (corrected > 1.0 or wanted > current)) or (
+        ratio > 1.0 and (corrected < 1.0 or wanted < current)
+    )
+    return current if turned or abs(1.0 - corrected) <= TOLERANCE else wanted
 
 
 def limited(current: int, desired: int) -> int:
@@ -67,3 +75,56 @@ def limited_by_behavior(current: int, desired: int, added: int, removed: int) ->
 def stabilised(current: int, newest: int, recent: Sequence[int]) -> int:
     """With `behavior` (up window 0 s): up to the newest, down to the maximum of the window, else as it is."""
     return min(max(current, newest), max((newest, *recent)))
+
+
+class Hpa(Plain):
+    """External metric, AverageValue: all requests in flight and waiting at the balancer, through Prometheus.
+
+    Scraped every 15 s and averaged over 30 s, so the mean that a sync sees is 15 s old on arrival and up to another
+    15 s pass to the next sync.
+    """
+
+    name = "hpa"
+    period_s = SYNC_S
+    metric_delay_s = SCRAPE_S
+    window_s = AVERAGE_S + SCRAPE_S
+
+    def __init__(self, utilization: float = 0.7, behavior: bool = True, queue: QueueRules = UNBOUNDED) -> None:
+        self.queue = queue
+        self._utilization = utilization
+        self._behavior = behavior
+        self._recent: deque[tuple[float, int]] = deque()
+
+    def decide(self, seen: Seen) -> int | None:
+        current = seen.fleet.issued
+        if not self._recent:  # the first sight counts as a recommendation, so nothing falls for one window
+            self._recent.append((seen.now_s, current))
+        load = mean_load(seen.samples, seen.now_s - self.metric_delay_s, AVERAGE_S)
+        if load is None:
+            return None
+        raw = self._recommended(load, seen)
+        self._recent.append((seen.now_s, raw))
+        while self._recent[0][0] <= seen.now_s - STABILISATION_S:
+            self._recent.popleft()
+        recent = [replicas for _, replicas in self._recent]
+        if not self._behavior:
+            return limited(current, max(recent))
+        # A sync is as long as the limit's period, so the changes of the last one are just outside it: x2 a sync.
+        return limited_by_behavior(current, stabilised(current, raw, recent), added=0, removed=0)
+
+    def _recommended(self, load: float, seen: Seen) -> int:
+        return average_value(load, self._utilization * seen.slots, seen.fleet.issued)
+
+
+class HpaOfPods(Hpa):
+    """Pods metric: what each pod has in flight and waiting on it; pods that start have no metric yet."""
+
+    name = "hpa-pods"
+
+    def __init__(self, utilization: float = 0.7, behavior: bool = True) -> None:
+        super().__init__(utilization, behavior, QueueRules(waits=Waits.REPLICA))
+
+    def _recommended(self, load: float, seen: Seen) -> int:
+        ready = seen.fleet.ready
+        pods = PodMetrics(ready, load / max(ready, 1), pending=seen.fleet.starting)
+        return pods_average(pods, self._utilization * seen.slots, seen.fleet.issued)
