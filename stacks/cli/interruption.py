@@ -75,9 +75,9 @@ class Children:
         """SIGTERM to those of our own group. Asked again: SIGINT also to those that have a group of their own."""
         for process in self._look():
             if process.group == os.getpgrp():
-                _send(process, signal.SIGTERM)
+                send(process, signal.SIGTERM)
             elif self._asked and process.pid == process.group:
-                _send(process, signal.SIGINT)
+                send(process, signal.SIGINT)
         self._asked = True
 
     def end(self, grace_s: float = GRACE_S) -> None:
@@ -86,7 +86,7 @@ class Children:
         while left := self._look():
             if time.monotonic() > deadline_s:
                 for process in left:
-                    _send(process, signal.SIGKILL)
+                    send(process, signal.SIGKILL)
             time.sleep(POLL_S)
 
     def _look(self) -> list[Process]:
@@ -101,7 +101,8 @@ def _timeless(process: Process) -> Process:
     return Process(process.pid, 0, 0, process.started_ticks, False)
 
 
-def _send(process: Process, number: signal.Signals) -> None:
+def send(process: Process, number: signal.Signals) -> None:
+    """A process that has just ended needs no signal."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(process.pid, number)
 

@@ -18,7 +18,7 @@ from embedded.images import ImageError
 from embedded.instance import FOLDERS, Instance, choose_index, registered
 from embedded.startup import NodeError
 from spec.platform import PlatformSpec
-from stacks.cli import mlflow_env, side_by_side
+from stacks.cli import mlflow_env, orphans, side_by_side
 from stacks.cli import workspace as workspaces
 from stacks.cli.console import Console
 from stacks.cli.errors import CliError, ExitCode
@@ -128,6 +128,7 @@ def stop(workspace: Workspace, console: Console) -> None:
 
 def forget_stacks(workspace: Workspace) -> None:
     """Remove the state of stacks whose cluster is gone, with the configuration that Pulumi generated for them."""
+    orphans.end(workspace.cluster_dir)
     shutil.rmtree(workspace.cluster_dir, ignore_errors=True)
     for generated in (workspace.root / GENERATED).glob(f"Pulumi.{workspace.environment}.*.yaml"):
         generated.unlink()
