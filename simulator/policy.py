@@ -15,25 +15,27 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One second of one endpoint, ending at `at_s`, as its balancer counts it.
+    """One endpoint at `at_s`, as its balancer counts it: one a second.
 
-    `arrived`: attempts, refused ones too; `retried`: those among them that were marked as retries. `refused`: turned
-    away, or given up on in the queue. `in_flight` and `queued` are means over the second, `in_flight_now` and
-    `queued_now` what a reading at its end shows. `service_s`: mean service time of what completed in it, None where
-    nothing did. `known` False: the sample was lost, and its numbers mean nothing.
+    Counts are per second over the `span_s` since the last sample that came through: 1, or more where samples were
+    lost, since a balancer's counters only grow. `arrived`: attempts, refused ones too; `retried`: those among them
+    that were marked as retries; `refused`: turned away, or given up on in the queue. `in_flight` and `queued` are
+    means over the last second, `in_flight_now` and `queued_now` what a reading at its end shows. `service_s`: mean
+    service time of what completed, None where nothing did. `known` False: lost, and its numbers mean nothing.
     """
 
     at_s: float
-    arrived: int
-    retried: int
-    refused: int
-    completed: int
+    arrived: float
+    retried: float
+    refused: float
+    completed: float
     in_flight: float
     queued: float
-    in_flight_now: int
-    queued_now: int
+    in_flight_now: float
+    queued_now: float
     service_s: float | None = None
     known: bool = True
+    span_s: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

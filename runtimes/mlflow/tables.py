@@ -121,7 +121,7 @@ def _array(column: Column, values: list[Any]) -> Any:
         return np.array(values, dtype=object)
     if column.type in _NUMPY:
         return np.array(values, dtype=_NUMPY[column.type])
-    array = np.empty(len(values), dtype=object)  # never np.array: it would look inside lists and dictionaries
+    array: Any = np.empty(len(values), dtype=object)  # never np.array: it would look inside lists and dictionaries
     array[:] = [None if value is ABSENT else value for value in values]
     return pd.Series(array, dtype=object).to_numpy()
 
