@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 from simulator.policy import UNBOUNDED, Plain, Seen
-from simulator.rivals.signal import newest
+from simulator.rivals.signal import load_of, newest
 
 FAST_S = 5.0
 SLOW_S = 180.0
@@ -95,7 +95,7 @@ class Dynamo(Plain):
         if seen.fleet.starting > 0 or seen.fleet.terminating > 0:
             return None
         last = next(newest(seen.samples, seen.now_s, FAST_S), None)
-        if last is None or not last.known:
+        if last is None or load_of(last) is None:
             return None
         moved = step(last.in_flight, last.queued, seen.fleet.ready, seen.slots, self._scale)
         return max(seen.fleet.issued + moved, self._bound)

@@ -1,16 +1,19 @@
 """What rivals take for load: requests in flight and waiting, by means over the seconds that they were shown.
 
 Owns the two means: one over what is known, and Knative's, in which a gap between two known seconds is idle time. Leaves
-to each rival which window, and how old.
+to each rival which window, and how old. A number that is none (NaN, infinite) reads as unknown, which flatters some.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 
 from simulator.policy import Sample
 
 
-def load_of(sample: Sample) -> float:
-    return sample.in_flight + sample.queued
+def load_of(sample: Sample) -> float | None:
+    """None: unknown."""
+    load = sample.in_flight + sample.queued
+    return max(load, 0.0) if sample.known and math.isfinite(load) else None
 
 
 def newest(samples: Sequence[Sample], until_s: float, window_s: float) -> Iterator[Sample]:
@@ -24,7 +27,7 @@ def newest(samples: Sequence[Sample], until_s: float, window_s: float) -> Iterat
 
 def mean_load(samples: Sequence[Sample], until_s: float, window_s: float) -> float | None:
     """The mean over the known seconds of the window; None where none is."""
-    loads = [sample.in_flight + sample.queued for sample in newest(samples, until_s, window_s) if sample.known]
+    loads = [load for sample in newest(samples, until_s, window_s) if (load := load_of(sample)) is not None]
     return sum(loads) / len(loads) if loads else None
 
 
@@ -33,10 +36,11 @@ def bucket_mean(samples: Sequence[Sample], until_s: float, window_s: float) -> f
     two known ones is a zero. Known 6, unknown, known 12, unknown: (6 + 0 + 12) / 3 = 6."""
     total, valid, since_known, known = 0.0, 0, 0, False
     for sample in newest(samples, until_s, window_s):
-        if sample.known:
-            total += sample.in_flight + sample.queued
-            valid += since_known + 1 if known else 1
-            since_known, known = 0, True
-        else:
+        load = load_of(sample)
+        if load is None:
             since_known += 1
+            continue
+        total += load
+        valid += since_known + 1 if known else 1
+        since_known, known = 0, True
     return total / valid if known else None
