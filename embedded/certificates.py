@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from embedded import monitoring
 from embedded.instance import Instance
 
 LIFETIME: Final = datetime.timedelta(days=3650)
@@ -61,6 +62,7 @@ def subjects(instance: Instance) -> tuple[Subject, ...]:
         Subject("kube-scheduler", "system:kube-scheduler"),
         Subject("kube-proxy", "system:kube-proxy"),
         Subject("coredns", "knobless:coredns"),
+        Subject(monitoring.CERTIFICATE, monitoring.USER),
         Subject("admin", "knobless:admin", "system:masters"),
     )
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from embedded import monitoring
 from embedded.instance import Instance
 
 CLUSTER_DOMAIN: Final = "cluster.local"
@@ -200,6 +201,7 @@ def rendered(instance: Instance, sandbox_image: str) -> Mapping[Path, str]:
         conf / "kubelet.yaml": kubelet(instance),
         conf / "kube-proxy.yaml": kube_proxy(instance),
         conf / "Corefile": corefile(instance),
+        conf / "prometheus.json": monitoring.prometheus(instance),
         conf / "resolv.conf": resolv_conf(instance),
     }
 

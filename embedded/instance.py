@@ -111,6 +111,10 @@ class Instance:
         return f"http://{self.node_address}:{self.mlflow_port}"
 
     @property
+    def prometheus(self) -> str:
+        return f"http://{self.node_address}:9090"
+
+    @property
     def gateway(self) -> str:
         """Where the gateway's NodePort answers once something serves it."""
         return f"https://{self.node_address}:{self.gateway_port}"

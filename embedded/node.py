@@ -37,6 +37,7 @@ class Cluster:
     api_server: str
     registry: str
     mlflow_uri: str
+    prometheus: str
     node_address: str
 
 
@@ -46,6 +47,7 @@ def cluster_of(instance: Instance) -> Cluster:
         api_server=instance.api_server,
         registry=instance.registry,
         mlflow_uri=instance.mlflow_uri,
+        prometheus=instance.prometheus,
         node_address=str(instance.node_address),
     )
 

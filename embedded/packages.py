@@ -28,9 +28,14 @@ NEEDED: Final = {
     "iproute2": "ip",
     "libc6-dev": "/usr/lib/{machine}-linux-gnu/libc.a",
     "nftables": "nft",
+    "prometheus": "prometheus",
+    "prometheus-node-exporter": "prometheus-node-exporter",
     "runc": "runc",
 }
-SERVICES: Final = {"containerd": "containerd.service", "docker-registry": "docker-registry.service"}
+SERVICES: Final = {
+    package: f"{package}.service"
+    for package in ("containerd", "docker-registry", "prometheus", "prometheus-node-exporter")
+}
 POLICY: Final = Path("/usr/sbin/policy-rc.d")
 SAVED_POLICY: Final = Path("/usr/sbin/policy-rc.d.before-knobless")
 DENY: Final = (

@@ -14,6 +14,7 @@ import ssl
 import struct
 from typing import Any, Final
 
+from embedded import monitoring
 from embedded.configs import CLUSTER_DOMAIN
 from embedded.instance import Instance
 
@@ -60,9 +61,20 @@ def bindings() -> tuple[tuple[str, dict[str, Any]], ...]:
         {"apiGroups": [""], "resources": ["endpoints", "services", "pods", "namespaces"], "verbs": reads},
         {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": reads},
     ]
+    prometheus_rules = [
+        {"apiGroups": [""], "resources": ["nodes/metrics"], "verbs": ["get"]},
+        {
+            "apiGroups": [""],
+            "resources": ["services/proxy"],
+            "resourceNames": [monitoring.CONTROLLERS],
+            "verbs": ["get"],
+        },
+    ]
     return (
         _cluster_role("knobless:coredns", dns_rules),
         _cluster_role_binding("knobless:coredns", "knobless:coredns", "knobless:coredns"),
+        _cluster_role(monitoring.USER, prometheus_rules),
+        _cluster_role_binding(monitoring.USER, monitoring.USER, monitoring.USER),
         _cluster_role_binding("knobless:kubelet-client", "system:kubelet-api-admin", "kube-apiserver-kubelet-client"),
     )
 

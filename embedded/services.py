@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from embedded import monitoring
 from embedded.configs import CONTAINERD_SOCKET
 from embedded.instance import Instance
 from embedded.specification import Component
@@ -46,6 +47,8 @@ def components(instance: Instance, tools_bin: Path, mlflow_python: Path | None) 
         _scheduler(instance, tools_bin),
         _kube_proxy(instance, tools_bin),
         _coredns(instance, tools_bin),
+        _node_exporter(tools_bin),
+        _prometheus(instance, tools_bin),
     )
     return control_plane if mlflow_python is None else (*control_plane, _mlflow(instance, tools_bin, mlflow_python))
 
@@ -177,6 +180,35 @@ def _coredns(instance: Instance, tools_bin: Path) -> Component:
 def _registry(instance: Instance, tools_bin: Path) -> Component:
     argv = ("docker-registry", "serve", f"{instance.conf}/registry.yaml")
     return Component(REGISTRY, argv, environment(tools_bin), probe=f"http://{instance.registry}/v2/", stop_grace_s=3.0)
+
+
+def _node_exporter(tools_bin: Path) -> Component:
+    argv = (
+        "prometheus-node-exporter",
+        f"--web.listen-address={monitoring.NODE_EXPORTER}",
+        "--web.disable-exporter-metrics",
+        "--collector.disable-defaults",
+        *(f"--collector.{name}" for name in monitoring.COLLECTORS),
+        "--log.level=error",
+    )
+    probe = f"http://{monitoring.NODE_EXPORTER}/"
+    return Component("node-exporter", argv, environment(tools_bin), probe=probe)
+
+
+def _prometheus(instance: Instance, tools_bin: Path) -> Component:
+    argv = (
+        "prometheus",
+        f"--config.file={instance.conf}/prometheus.json",
+        f"--storage.tsdb.path={instance.node}/prometheus",
+        f"--storage.tsdb.retention.time={monitoring.RETENTION}",
+        f"--web.listen-address={instance.prometheus.removeprefix('http://')}",
+        "--query.timeout=10s",
+        "--query.max-concurrency=4",
+        # Until the controllers run, their list of targets can't be had, which it would tell every ten seconds.
+        "--log.level=error",
+    )
+    # Its log of writes survives being killed.
+    return Component("prometheus", argv, environment(tools_bin), probe=f"{instance.prometheus}/-/ready")
 
 
 def _mlflow(instance: Instance, tools_bin: Path, python: Path) -> Component:

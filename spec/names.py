@@ -40,6 +40,8 @@ LEASE_CONTROLLERS: Final = "knobless-controllers"
 MANAGER_ROLLOUT: Final = "knobless-rollout"
 MANAGER_AUTOSCALER: Final = "knobless-autoscaler"
 MANAGER_GATEWAY: Final = "knobless-gateway"
+PORT_HEALTH: Final = "health"
+TARGETS_PATH: Final = "/targets"  # of the controllers: the pods that Prometheus is to read
 
 PROJECT: Final = "knobless"
 STACKS_FOLDER: Final = "stacks"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from embedded import configs, layout, node, services
+from controllers.autoscaler.signals import QUERIES
+from embedded import configs, layout, monitoring, node, readiness, services
 from embedded.instance import Instance
 from embedded.specification import NodeSpecification, dump, files_digest, load
 
@@ -96,6 +98,32 @@ def test_configurations_of_kubernetes_are_json_with_the_instances_addresses() ->
     network = json.loads(files["10-knobless.conflist"])["plugins"][0]
     assert network["ipam"]["ranges"] == [[{"subnet": "198.18.64.0/20"}]]
     assert json.loads(files["registry.yaml"])["http"]["addr"] == "198.18.95.254:5000"
+
+
+def test_prometheus_reads_the_node_its_containers_and_what_the_controllers_list() -> None:
+    config = json.loads(configs.rendered(INSTANCE, "registry/pause:1")[INSTANCE.conf / "prometheus.json"])
+    jobs = {job["job_name"]: job for job in config["scrape_configs"]}
+    assert set(jobs) == {"node", "kubelet", "controllers", "pods"}
+    # the label that joins a node's numbers with those of the containers on it
+    assert {jobs[name]["static_configs"][0]["labels"]["node"] for name in ("node", "kubelet")} == {"knobless-dev"}
+    assert jobs["kubelet"]["static_configs"][0]["targets"] == ["198.18.95.254:10250"]
+    assert jobs["pods"]["http_sd_configs"][0]["url"].endswith("/services/controllers:health/proxy/targets")
+
+
+def test_prometheus_keeps_every_metric_of_the_kubelet_that_the_autoscaler_asks_for() -> None:
+    config = json.loads(configs.rendered(INSTANCE, "registry/pause:1")[INSTANCE.conf / "prometheus.json"])
+    rules = [job.get("metric_relabel_configs", [{}])[0].get("regex", "") for job in config["scrape_configs"]]
+    asked = set(re.findall(r"\b(?:container|node)_\w+(?=\{)", " ".join(QUERIES.values())))
+    assert len(asked) >= 8
+    assert {name for name in asked if not any(re.fullmatch(rule, name) for rule in rules)} == set()
+
+
+def test_what_the_nodes_prometheus_may_do_is_two_reads() -> None:
+    roles = {value["metadata"]["name"]: value for _, value in readiness.bindings() if value["kind"] == "ClusterRole"}
+    rules = roles[monitoring.USER]["rules"]
+    assert [rule["verbs"] for rule in rules] == [["get"], ["get"]]
+    assert [rule["resources"] for rule in rules] == [["nodes/metrics"], ["services/proxy"]]
+    assert rules[1]["resourceNames"] == ["controllers:health"]
 
 
 def test_containerd_has_its_own_root_and_never_lowers_an_oom_score() -> None:
