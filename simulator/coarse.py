@@ -8,6 +8,7 @@ each replica counts as one before all of them, which is kind to policies that ha
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict, deque
 
 import numpy as np
@@ -57,10 +58,11 @@ class _Service:
 
     def pass_time(self, bins: float) -> int:
         """Completions while `bins` of virtual time pass, at most one."""
-        self._beyond += bins
-        if self._beyond < 1.0:
-            return 0
-        self._beyond -= 1.0
+        if bins != 1.0:
+            self._beyond += bins
+            if self._beyond < 1.0:
+                return 0
+            self._beyond -= 1.0
         self._at += 1
         if self._at + self._span >= len(self._ahead):
             rest = self._ahead[self._at :].copy()
@@ -122,7 +124,7 @@ class _Run:
         self._queued = 0
         self._again: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self._tally, self._series = Tally(), Series()
-        self._warm_bin = int(scenario.warm_up_s * self._per_s)
+        self._warm_bin = math.ceil(scenario.warm_up_s) * self._per_s
         self._steady = scenario.service.knee is None and not scenario.slow
         self._set_rules()
         self._clear()
@@ -160,14 +162,20 @@ class _Run:
             self._complete(done)
         if self._queued:
             self._admit_waiting(index, slow)
-        arrived = self._arrivals[index]
+        self._take_in(index, self._arrivals[index], slow)
+        self._sum_in_flight += self._active + self._draining
+        self._sum_queued += self._queued
+
+    def _take_in(self, index: int, arrived: int, slow: float) -> None:
         again = self._again.pop(index, None) if self._again else None
         if again:
             self._arrive_mixed(index, [(0, arrived), *again], slow)
-        elif arrived:
+        elif not self._queued and arrived <= self._slots - self._active:  # most bins: nobody waits, all find room
+            if arrived:
+                self._arrived += arrived
+                self._admit(index, index, 0, arrived, slow)
+        else:
             self._arrive(index, 0, arrived, self._room(arrived), slow)
-        self._sum_in_flight += self._active + self._draining
-        self._sum_queued += self._queued
 
     def _slowdown(self, now_s: float) -> float:
         load = self._active / self._ready if self._ready else 0.0
@@ -204,26 +212,23 @@ class _Run:
         self._arrived += count
         if attempt:
             self._retried += count
-        elif index >= self._warm_bin:
-            self._tally.requests += count
         if room < count:
             self._refuse(index, index, attempt, count - room)
         at_once = 0 if self._queued else min(room, max(self._slots - self._active, 0))
         if at_once:
-            at_once = self._admit(index, index, attempt, at_once, slow)
+            self._admit(index, index, attempt, at_once, slow)
         if room > at_once:
             self._queue.append([index, attempt, room - at_once])
             self._queued += room - at_once
             self._admit_waiting(index, slow)
 
-    def _admit(self, index: int, since: int, attempt: int, count: int, slow: float) -> int:
+    def _admit(self, index: int, since: int, attempt: int, count: int, slow: float) -> None:
         left = (self._scenario.objective_s - (index - since) * self._bin_s) / (self._bin_s * slow)
         done, late = self._service.admit(count, left)
         self._active += count - done
         self._completed += done
         if late and not attempt and since >= self._warm_bin:
             self._late += late
-        return count
 
     def _admit_waiting(self, index: int, slow: float) -> None:
         """First come, first served; what has waited too long leaves first. A slot may turn over within the bin."""
@@ -267,7 +272,7 @@ class _Run:
         """The end of a second: its sample, its place in the series, and perhaps a decision."""
         now_s = second + 1.0
         fleet = self._fleet.counted(terminating=1 if self._draining else 0)
-        self._record()
+        self._record(second)
         self._control.observe(self._sample(now_s))
         self._clear()
         wanted = self._control.wanted(now_s, fleet)
@@ -291,9 +296,11 @@ class _Run:
             service_s=self._scenario.service.mean_s * slow if self._completed else None,
         )
 
-    def _record(self) -> None:
+    def _record(self, second: int) -> None:
         tally, series = self._tally, self._series
         tally.attempts += self._arrived
+        if second >= self._scenario.warm_up_s:
+            tally.requests += self._arrived - self._retried
         tally.completed += self._completed
         tally.turned_away += self._refused
         tally.refused += self._refused_first

@@ -46,6 +46,7 @@ class Fleet:
         self._successor: _Revision | None = None
         self._rollouts_s = sorted(rollouts_s)
         self.failed_starts = 0
+        self.next_s = min(self._rollouts_s, default=math.inf)  # when something happens by itself
 
     @property
     def ready(self) -> int:
@@ -55,12 +56,6 @@ class Fleet:
     def issued(self) -> int:
         """All that is paid for: while a successor starts, both."""
         return self._serving.issued + (self._successor.issued if self._successor else 0)
-
-    @property
-    def next_s(self) -> float:
-        """When something happens by itself: a start is over, or a rollout begins."""
-        heaps = [r.starting[0][0] for r in (self._serving, self._successor) if r is not None and r.starting]
-        return min(heaps + self._rollouts_s[:1], default=math.inf)
 
     def counted(self, terminating: int) -> Counted:
         return Counted(
@@ -100,11 +95,18 @@ class Fleet:
             self._start(self._successor, now_s)
 
     def _take_over(self, moved: Moved) -> Moved:
+        """The end of each move; the successor has the requests once all of it is ready."""
         if self._successor is None or self._successor.starting:
+            self.next_s = self._next_s()
             return moved
         old, self._serving, self._successor = self._serving, self._successor, None
+        self.next_s = self._next_s()
         came = [replica for replica in moved.came if replica not in old.ready]
         return Moved(came + self._serving.ready, moved.went + [r for r in old.ready if r not in moved.came])
+
+    def _next_s(self) -> float:
+        heaps = [r.starting[0][0] for r in (self._serving, self._successor) if r is not None and r.starting]
+        return min(heaps + self._rollouts_s[:1], default=math.inf)
 
     def _start(self, revision: _Revision, now_s: float) -> None:
         takes_s = self._start_up.median_s * math.exp(self._start_up.sigma * self._random.standard_normal())

@@ -6,6 +6,7 @@ makes no policy look better or worse.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -76,7 +77,7 @@ class Result:
 def result_of(
     policy: str, seed: int, engine: str, tally: Tally, unfinished: int, series: Series, warm_up_s: float
 ) -> Result:
-    issued = series.issued[int(warm_up_s) :]
+    issued = series.issued[math.ceil(warm_up_s) :]
     changes = sum(before != after for before, after in pairwise(issued))
     return Result(
         policy=policy,
