@@ -102,7 +102,7 @@ def build(home: Path, report: Report = lambda _: None) -> str:
     with tempfile.TemporaryDirectory(prefix="debian-", dir=scratch) as folder:
         context = Path(folder) / "context"
         shutil.copytree(SOURCE, context)
-        report(f"bootstrapping Debian {RELEASE} (about a minute)")
+        report(f"bootstrapping Debian {RELEASE} (once, one to three minutes)")
         _bootstrap(mirror, Path(folder) / "root", context / "rootfs.tar")
         return images.build(home, recipe(mirror, context), report)
 

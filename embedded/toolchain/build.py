@@ -62,8 +62,7 @@ def announce(plan: BuildPlan, missing: list[Task], report: Report) -> None:
     for reason in plan.refused:
         report(f"not used: {reason}")
     names = ", ".join(task.target.name for task in missing)
-    estimate = " (about ten minutes on two cores)" if len(missing) == len(plan.tasks) else ""
-    report(f"building from source, once: {names}{estimate}")
+    report(f"building from source, once: {names}")
     free_bytes = shutil.disk_usage(plan.home).free
     if free_bytes < FREE_BYTES_NEEDED and not (plan.home / "go" / "build").exists():
         raise ToolchainError(
@@ -101,21 +100,21 @@ def build_all(plan: BuildPlan, missing: list[Task], report: Report, make_go: GoF
     for folder in (scratch, plan.home / "tools" / "store"):
         folder.mkdir(parents=True, exist_ok=True)
     go = make_go(report)
-    for task in missing:
-        build_one(go, task, report)
+    for number, task in enumerate(missing, start=1):
+        build_one(go, task, f"{task.target.name} ({number} of {len(missing)})", report)
 
 
-def build_one(go: Go, task: Task, report: Report) -> None:
+def build_one(go: Go, task: Task, title: str, report: Report) -> None:
     """Compiles one binary into the store."""
     target, watch = task.target, Stopwatch()
-    tracker = Tracker(target.name, watch, report)
+    tracker = Tracker(title, watch, report)
     folder = MODULES / target.module
     scratch = task.output.with_name(f".{task.output.name}.partial")
     try:
         carried = {name: module_file(go, folder, source, tracker) for name, source in target.beside.items()}
         options = [*versions.BUILD_FLAGS, *overlay(go, task, tracker)]
         listed = go.run(["list", "-deps", f"-f={LISTING_FORMAT}", *options, target.package], folder, tracker.see)
-        tracker.progress = start_counting(target.name, listed)
+        tracker.progress = start_counting(title, listed)
         command = [
             "build",
             "-v",
@@ -132,7 +131,7 @@ def build_one(go: Go, task: Task, report: Report) -> None:
     for name, path in carried.items():
         publish(Path(shutil.copyfile(path, scratch.with_name(f".{name}.partial"))), carried_path(task, name))
     publish(scratch, task.output)
-    report(f"{target.name}: built in {format_duration(watch.elapsed_s)}")
+    report(f"{title}: built in {format_duration(watch.elapsed_s)}")
 
 
 def publish(scratch: Path, final: Path) -> None:

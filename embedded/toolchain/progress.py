@@ -16,12 +16,12 @@ Report = Callable[[str], None]
 
 COMPLAINT_LINES = 40
 LISTING_FORMAT = "{{.ImportPath}} {{.Stale}}"
-_PASSING = re.compile(r"^\S+: \d+/\d+ packages, |^\S+: \d+ modules downloaded, ")
+_PASSING = re.compile(r"^\S+(?: \(\d+ of \d+\))?: (?:\d+/\d+ packages|\d+ modules downloaded), ")
 
 
 @dataclass(frozen=True)
 class Progress:
-    name: str
+    name: str  # of the binary, with its place among those to build
     total: int = 0  # packages in all; 0 while modules are still being downloaded
     packages: int = 0
     modules: int = 0

@@ -32,7 +32,7 @@ def ensure(workspace: Workspace, report: Callable[[str], None]) -> Path:
     stamp = workspace.mlflow_env / STAMP
     if stamp.is_file() and stamp.read_text() == wanted:
         return workspace.mlflow_python
-    report("MLflow's environment: installing (about a minute, once)")
+    report("MLflow's environment: installing (once, one to four minutes)")
     shutil.rmtree(workspace.mlflow_env, ignore_errors=True)
     venv.create(workspace.mlflow_env, with_pip=True)
     pip = [str(workspace.mlflow_python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]

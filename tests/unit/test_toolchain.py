@@ -252,7 +252,7 @@ class Terminal(io.StringIO):
         return True
 
 
-LINES = ("etcd: 1/9 packages, 10s", "etcd: 5/9 packages, 20s", "etcd: built in 25s")
+LINES = ("etcd: 1/9 packages, 10s", "etcd (2 of 5): 5/9 packages, 20s", "etcd: built in 25s")
 
 
 def test_on_a_terminal_progress_replaces_itself() -> None:
@@ -260,7 +260,10 @@ def test_on_a_terminal_progress_replaces_itself() -> None:
     report = terminal_report(screen)
     for line in LINES:
         report(line)
-    assert screen.getvalue() == "etcd: 1/9 packages, 10s\r\x1b[Ketcd: 5/9 packages, 20s\r\x1b[Ketcd: built in 25s\n"
+    assert (
+        screen.getvalue()
+        == "etcd: 1/9 packages, 10s\r\x1b[Ketcd (2 of 5): 5/9 packages, 20s\r\x1b[Ketcd: built in 25s\n"
+    )
 
 
 def test_in_a_log_each_line_stays() -> None:
@@ -393,7 +396,7 @@ def test_everything_is_built_once_and_found_where_it_is_said_to_be(workshop: Wor
     assert (tools.bin_dir / versions.LANGUAGE_EXEC).read_text() == "from a module"
     assert not (tools.bin_dir / "pulumi-resource-kubernetes").exists()
     assert all(os.access(path, os.X_OK) for path in vars(tools).values())
-    assert workshop.said[-1].startswith("pulumi-resource-kubernetes: built in ")
+    assert workshop.said[-1].startswith("pulumi-resource-kubernetes (5 of 5): built in ")
 
 
 def test_pulumi_finds_itself_beside_its_language_host(workshop: Workshop) -> None:
@@ -434,7 +437,7 @@ def test_an_interrupt_ends_the_compiler_and_the_next_run_goes_on(
     monkeypatch.setattr(build, "REPORT_EVERY_S", 0.0)
 
     def interrupted(text: str) -> None:
-        if text.startswith("etcd: 3/3"):
+        if text.startswith("etcd (2 of 5): 3/3"):
             wait_for(workshop.folder / "pids")
             raise KeyboardInterrupt
 
