@@ -1,0 +1,77 @@
+"""Pods of a revision by owner and phase: what starts, what fails to, and how long it took."""
+
+from typing import Any
+
+import pytest
+
+from controllers.autoscaler.starts import Starts, starts_of
+from controllers.kube.resources import Object
+from spec import names
+
+
+def pod(
+    uid: str, ready: bool = False, phase: str = "Running", leaving: bool = False, took_s: int = 12, **status: Any
+) -> Object:
+    metadata: Object = {
+        "uid": uid,
+        "labels": {names.LABEL_REVISION: "iris-a"},
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+    }
+    if leaving:
+        metadata["deletionTimestamp"] = "2026-01-01T00:01:00Z"
+    at = f"2026-01-01T00:{took_s // 60:02d}:{took_s % 60:02d}Z"
+    conditions = [{"type": "Ready", "status": str(ready), "lastTransitionTime": at}]
+    return {"metadata": metadata, "status": {"phase": phase, "conditions": conditions, **status}}
+
+
+def waiting(reason: str) -> dict[str, Any]:
+    return {"containerStatuses": [{"restartCount": 0, "state": {"waiting": {"reason": reason}}}]}
+
+
+def restarted(times: int) -> dict[str, Any]:
+    return {"containerStatuses": [{"restartCount": times, "state": {"running": {}}}]}
+
+
+def starts(*pods: Object, started: frozenset[str] = frozenset()) -> Starts:
+    return starts_of(pods, started)[0].get("iris-a", Starts())
+
+
+@pytest.mark.parametrize(
+    ("each", "counts"),
+    [
+        (pod("a", ready=True), (1, 0, 0)),
+        (pod("a", phase="Pending"), (0, 1, 0)),
+        (pod("a", phase="Pending", **waiting("ContainerCreating")), (0, 1, 0)),
+        (pod("a", phase="Pending", **waiting("ErrImagePull")), (0, 1, 0)),
+        (pod("a", phase="Pending", **waiting("ImagePullBackOff")), (0, 0, 1)),
+        (pod("a", **waiting("CrashLoopBackOff")), (0, 0, 1)),
+        (pod("a", **restarted(1)), (0, 1, 0)),
+        (pod("a", **restarted(2)), (0, 0, 1)),
+        (pod("a", ready=True, leaving=True), (0, 0, 0)),
+        (pod("a", phase="Failed", reason="Evicted"), (0, 0, 0)),
+        (pod("a", phase="Succeeded"), (0, 0, 0)),
+    ],
+)
+@pytest.mark.case("autoscaler-C1")
+@pytest.mark.case("autoscaler-C2")
+@pytest.mark.case("autoscaler-C3")
+def test_a_pod_is_ready_starting_failing_or_none_of_them(each: Object, counts: tuple[int, int, int]) -> None:
+    found = starts(each)
+    assert (found.ready, found.starting, found.failing) == counts
+
+
+def test_a_pod_that_was_ready_once_has_started_whatever_becomes_of_it() -> None:
+    _, started = starts_of([pod("a", ready=True)], frozenset())
+    assert starts(pod("a", **restarted(5)), started=started).failing == 0
+
+
+def test_pods_that_are_gone_are_forgotten() -> None:
+    _, started = starts_of([pod("b")], frozenset({"a"}))
+    assert started == frozenset()
+
+
+def test_the_time_to_ready_is_the_median_of_clean_starts() -> None:
+    took = [pod(str(n), ready=True, took_s=seconds) for n, seconds in enumerate((10, 12, 60))]
+    assert starts(*took).start_s == 12.0
+    assert starts(pod("a", ready=True, took_s=300, **restarted(1))).start_s is None
+    assert starts(pod("a")).start_s is None
