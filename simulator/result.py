@@ -28,7 +28,8 @@ class Series:
 class Tally:
     """Attempts over the whole run, for conservation: attempts = completed + refused + those still in the system.
 
-    The rest only counts requests whose first attempt arrived after the warm-up. `lost`: refused at each attempt.
+    The rest only counts requests whose first attempt arrived after the warm-up. `lost`: refused at the
+    last attempt too.
     """
 
     attempts: int = 0
