@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 DESTRUCTIVE = "destructive"
-OWN_NODES = ("test_node.py", "test_context_cluster.py", "test_platform_life.py")
+OWN_NODES = ("test_node.py", "test_context_cluster.py", "test_platform_down_all.py", "test_platform_life.py")
 ON_THE_SUITE = ("test_platform_", "test_controllers_")
 
 

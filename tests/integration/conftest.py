@@ -1,4 +1,4 @@
-"""One platform for all tests on a cluster: started before the first, ended after the last."""
+"""What tests on a cluster share: one platform, started before the first and ended after the last; and one clone."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from stacks.cli import mlflow_env, workspace
+from tests.platform_lab import life
 from tests.platform_lab.command import ROOT, must
 from tests.platform_lab.suite import ENVIRONMENT, INSTANCE, Suite
 
@@ -28,3 +29,11 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suite]:
     yield running
     if not keep:
         running.must("down")
+
+
+@pytest.fixture(scope="session")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is committed, with a Python environment that the command made for itself."""
+    folder = life.cloned(tmp_path_factory.mktemp("life") / "clone")
+    must(life.Life(folder, "life").knobless("--version"))
+    return folder

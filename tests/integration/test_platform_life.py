@@ -6,35 +6,28 @@ those that the machine has already.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import pytest
 
-from controllers.kube import MODEL_ENDPOINTS, PODS, KubeClient
-from controllers.kube.credentials import from_kubeconfig
-from embedded import control, host_side, packages, snapshot
-from embedded.instance import Instance, choose_index, registered
+from embedded import host_side
+from embedded.instance import registered
 from stacks.cli import interruption
-from tests.platform_lab.command import HOME, ROOT, Said, must, wait_until
+from tests.platform_lab.command import HOME, Said, must, wait_until
+from tests.platform_lab.life import Life, cloned, left_behind, of_session, plain_python
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
 
-T = TypeVar("T")
 NAME: Final = "life"
-ENVIRONMENT: Final = f"{NAME}.local"
-TEAMS: Final = ("team-alpha", "team-beta", "knobless-system")
 # What another container engine may have on this machine.
 FOREIGN_RULES: Final = """table ip foreign_life {
   chain forward { type filter hook forward priority 0; policy drop; ct state established,related accept; }
@@ -44,122 +37,6 @@ FOREIGN_RULES: Final = """table ip foreign_life {
 NOWHERE: Final = "http://127.0.0.1:9"
 PROXIES: Final = {name: NOWHERE for word in ("http_proxy", "https_proxy", "all_proxy") for name in (word, word.upper())}
 INTERRUPTED: Final = "Interrupted. What is finished is kept; run the command again to go on."
-WINE: Final = "stacks/local/endpoints/alpha/wine.yaml"
-
-
-@dataclass
-class Life:
-    """The clone, and the platform that is started from it."""
-
-    clone: Path
-    before: snapshot.Snapshot
-    neighbours: dict[str, int]  # instances beside it when `before` was taken, with their address slices
-
-    @property
-    def instance(self) -> Instance:
-        return Instance(NAME, HOME, choose_index(NAME, registered(HOME)))
-
-    @property
-    def state(self) -> Path:
-        return HOME / "clusters" / ENVIRONMENT / "pulumi" / "state" / ".pulumi"
-
-    def environment(self, **more: str) -> dict[str, str]:
-        """A plain shell's: nothing of this test run's environment."""
-        own = {name: value for name, value in os.environ.items() if not name.startswith(("KNOBLESS_", "PYTEST"))}
-        own.pop("VIRTUAL_ENV", None)
-        return {**own, "KNOBLESS_HOME": str(HOME), "KNOBLESS_INSTANCE": NAME, **more}
-
-    def run(self, *argv: str, **more: str) -> Said:
-        done = subprocess.run(
-            argv,
-            cwd=self.clone,
-            env=self.environment(**more),
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            timeout=400,
-            check=False,
-        )
-        return Said(done.returncode, done.stdout, done.stderr)
-
-    def make(self, target: str) -> Said:
-        """As the README says, with a Python that has no package of ours."""
-        return must(self.run("make", target, f"PYTHON={plain_python()}"))
-
-    def knobless(self, *arguments: str, **more: str) -> Said:
-        return self.run(plain_python(), "./knobless", *arguments, **more)
-
-    def shell(self, script: str, **more: str) -> Said:
-        return self.run("bash", "-ec", script, **more)
-
-    def start(self, *arguments: str, **more: str) -> subprocess.Popen[str]:
-        """A command in a session of its own, so that everything it starts can be told."""
-        return subprocess.Popen(
-            [plain_python(), "./knobless", *arguments],
-            cwd=self.clone,
-            env=self.environment(**more),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-
-    def ask(self, work: Callable[[KubeClient], Awaitable[T]]) -> T:
-        async def inside() -> T:
-            async with KubeClient(from_kubeconfig(self.instance.kubeconfig)) as kube:
-                return await work(kube)
-
-        return asyncio.run(inside())
-
-    def pods(self) -> dict[str, str]:
-        """Name and UID of every pod that is not on its way out."""
-        found = [pod["metadata"] for team in TEAMS for pod in self.ask(lambda kube, team=team: kube.list(PODS, team))]
-        return {pod["name"]: pod["uid"] for pod in found if "deletionTimestamp" not in pod}
-
-    def endpoints(self) -> dict[str, str]:
-        found = self.ask(lambda kube: kube.list(MODEL_ENDPOINTS))
-        return {item["metadata"]["name"]: item["metadata"]["uid"] for item in found}
-
-    def components(self) -> dict[str, int | None]:
-        status = control.status(self.instance)
-        assert status is not None
-        return {name: member.pid for name, member in status.members.items()}
-
-    def locks(self, stack: str) -> list[Path]:
-        return list((self.state / "locks" / "organization" / "knobless" / stack).glob("*.json"))
-
-    def state_of(self, stack: str) -> dict[str, Any]:
-        text = (self.state / "stacks" / "knobless" / f"{stack}.json").read_text()
-        return dict(json.loads(text)["checkpoint"]["latest"])
-
-    def give_wine(self, memory: str) -> None:
-        """A change that makes a revision, for whose readiness `pulumi up` waits."""
-        kept = [line for line in (self.clone / WINE).read_text().splitlines() if not line.startswith("resources")]
-        (self.clone / WINE).write_text("\n".join((*kept, f"resources: {{memory: {memory}}}", "")))
-
-    def kill_everything(self) -> None:
-        """The first process takes all others of the node with it, none of them asked."""
-        process = control.find_init(self.instance)
-        assert process is not None
-        os.kill(process, signal.SIGKILL)
-        wait_until(lambda: control.find_init(self.instance) is None, 60, "the node is gone")
-
-
-def plain_python() -> str:
-    return str(getattr(sys, "_base_executable", sys.executable))
-
-
-def of_session(session: int) -> list[str]:
-    """Command lines of what a command has started and is still there."""
-    found = []
-    for pid, process in interruption.running().items():
-        try:
-            if os.getsid(pid) == session and not process.ended:
-                found.append(Path(f"/proc/{pid}/cmdline").read_text(errors="replace").replace("\0", " ").strip())
-        except OSError:
-            continue
-    return found
 
 
 def starting(command: subprocess.Popen[str], *marks: str) -> bool:
@@ -200,27 +77,12 @@ def answer(said: Said) -> dict[str, Any]:
     return dict(next(json.loads(line) for line in said.out.splitlines() if line.startswith("{")))
 
 
-def left_behind(life: Life) -> list[str]:
-    """What differs from before the first `up`, without other instances, which may come and go meanwhile."""
-    known = {**life.neighbours, **registered(HOME)}
-    others = [Instance(name, HOME, index) for name, index in known.items() if name != NAME]
-    marks = [mark for other in others for mark in (f"{other.interface} ", f"/{other.cgroup}", str(other.node))]
-    found = snapshot.differences(life.before, snapshot.host_snapshot())
-    return [line for line in found if not any(mark in f"{line} " for mark in marks)]
-
-
-def cloned(folder: Path) -> Path:
-    subprocess.run(("git", "clone", "--quiet", str(ROOT), str(folder)), check=True)
-    return folder
-
-
 @pytest.fixture(scope="module")
-def life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Life]:
-    packages.ensure()
+def life(clone: Path) -> Iterator[Life]:
     subprocess.run(("nft", "-f", "-"), input=FOREIGN_RULES, text=True, check=True)
-    one = Life(cloned(tmp_path_factory.mktemp("life") / "clone"), {}, {})
-    must(one.knobless("down"))  # what an earlier, killed run left; and the clone's environment is made
-    one.neighbours, one.before = registered(HOME), snapshot.host_snapshot()
+    one = Life(clone, NAME)
+    must(one.knobless("down"))  # what an earlier, killed run left
+    one.begins()
     yield one
     one.knobless("down")
     subprocess.run(("nft", "delete", "table", "ip", "foreign_life"), check=True)
@@ -409,7 +271,7 @@ def test_up_after_a_reboot_finds_only_files_and_serves_the_same_endpoints(life: 
 
 
 def test_down_leaves_nothing_but_what_it_says_that_it_keeps(life: Life, first_up: Said) -> None:
-    instance, keys = life.instance, HOME / "keys" / ENVIRONMENT
+    instance, keys = life.instance, HOME / "keys" / life.environment_dir
     kept = [HOME / "tools", HOME / "registry", HOME / "envs", instance.mlflow_data, keys]
     before = {path: sorted(path.iterdir()) for path in kept}
     life.make("down")
@@ -417,7 +279,7 @@ def test_down_leaves_nothing_but_what_it_says_that_it_keeps(life: Life, first_up
     assert [process for process in of_clone(life) if process] == []
     assert {path: sorted(path.iterdir()) for path in kept} == before
     assert not instance.node.exists()
-    assert not (HOME / "clusters" / ENVIRONMENT).exists()
+    assert not (HOME / "clusters" / life.environment_dir).exists()
     assert list((life.clone / ".pulumi-config").iterdir()) == []
     assert life.knobless("status").code == 6
 
