@@ -20,6 +20,7 @@ class Controllers(pulumi.ComponentResource):
         name: str,
         platform: PlatformSpec,
         image: str,
+        prometheus: str | None,
         after: list[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
@@ -29,9 +30,10 @@ class Controllers(pulumi.ComponentResource):
         self.rights: list[pulumi.Resource] = [
             declare(right, self, after=[*after, account]) for right in manifests.rights()
         ]
-        settings = declare(manifests.settings(platform), self, after=after)
+        settings = declare(manifests.settings(platform, prometheus), self, after=after)
         doors = declare(manifests.doors(), self, after=after)
         declare(manifests.disruption_budget(), self, after=after)
+        declare(manifests.metrics_service(), self, after=after)
         ready = [*after, account, *self.rights, settings, doors]
-        declare(manifests.deployment(platform, image), self, after=ready)
+        declare(manifests.deployment(platform, image, prometheus), self, after=ready)
         self.register_outputs({})

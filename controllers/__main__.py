@@ -21,11 +21,14 @@ from controllers import logs, metrics
 from controllers.autoscaler.act import Scaler
 from controllers.autoscaler.loop import Autoscaler
 from controllers.autoscaler.observe import Sampler
+from controllers.autoscaler.prometheus import Ask, SignalReader, ask_prometheus
 from controllers.autoscaler.settings import Settings, settings_from
 from controllers.kube import DEPLOYMENTS, MODEL_ENDPOINTS, PODS, SERVICES, Gvr, KubeClient, Object
+from controllers.kube.fields import at
 from controllers.kube.store import Store
 from controllers.lease import FencedWriter, Lease
 from controllers.rollout.loop import Rollout
+from controllers.targets import targets_of
 from spec import names
 
 log = logging.getLogger("controllers")
@@ -39,10 +42,20 @@ class Process:
     """Everything of one run, wired. `run` ends when `stop` is set or a part of it fails."""
 
     def __init__(
-        self, client: KubeClient, settings: Settings, namespace: str, identity: str, only: str | None = None
+        self,
+        client: KubeClient,
+        settings: Settings,
+        namespace: str,
+        identity: str,
+        only: str | None = None,
+        ask: Ask | None = None,
     ) -> None:
-        """`namespace` holds the lease and the gateways; `only` is the one that is watched, None for all."""
+        """`namespace` holds the lease and the gateways; `only` is the one that is watched, None for all.
+
+        `ask` puts a question to Prometheus; None where there is none.
+        """
         self.metrics = metrics.Metrics()
+        self.signals = SignalReader(ask, self.metrics)
         self.lease = Lease(client, namespace, names.LEASE_CONTROLLERS, identity)
         writer = FencedWriter(client, self.lease)
         self.stores: dict[Gvr, Store] = {}
@@ -58,7 +71,7 @@ class Process:
         self._client, self._namespace, self._only = client, namespace, only
 
     async def run(self, stop: asyncio.Event, port: int) -> None:
-        server = await metrics.serve(self.metrics.registry, self.healthy, port)
+        server = await metrics.serve(self.metrics.registry, self.healthy, port, self._targets)
         tasks = [asyncio.create_task(part, name=name) for name, part in self._parts().items()]
         ending = asyncio.create_task(stop.wait())
         try:
@@ -82,6 +95,7 @@ class Process:
             "gateways": self.gateways.follow(gateways),
             "lease": self.lease.run(),
             "pulse": self._pulse(),
+            "signals": self.signals.run(),
             "rollout": self._when_synced("rollout", self.rollout.run()),
             "autoscaler": self._when_synced("autoscaler", self.autoscaler.run()),
         }
@@ -102,6 +116,9 @@ class Process:
             self.metrics.leader.set(self.lease.held())
             await asyncio.sleep(1.0)
 
+    def _targets(self) -> list[dict[str, Any]]:
+        return targets_of((*self.stores[PODS].objects.values(), *self.gateways.objects.values()))
+
     def healthy(self) -> bool:
         """Whether both loops still turn. Before the first sync nothing turns, and that is the API server's matter."""
         if not all(store.synced.is_set() for store in (*self.stores.values(), self.gateways)):
@@ -110,13 +127,13 @@ class Process:
         return all(now_s - loop.beat_at_s < _PULSE_MAX_S for loop in (self.rollout, self.autoscaler))
 
 
-def load_settings(path: Path | None) -> Settings:
-    """The mounted settings file; without one the defaults."""
+def load_settings(path: Path | None) -> tuple[Settings, str | None]:
+    """The mounted settings file, without one the defaults; and the address of Prometheus, where there is one."""
     document: Object = json.loads(path.read_text()) if path is not None else {}
-    return settings_from(document.get("autoscaler") or {})
+    return settings_from(document.get("autoscaler") or {}), at(document, "prometheus", "url")
 
 
-async def run(settings: Settings, port: int, only: str | None) -> None:
+async def run(settings: Settings, prometheus: str | None, port: int, only: str | None) -> None:
     namespace = os.environ.get("POD_NAMESPACE", names.SYSTEM_NAMESPACE)
     identity = f"{os.environ.get('POD_NAME') or os.uname().nodename}_{uuid.uuid4().hex[:8]}"
     stop = asyncio.Event()
@@ -124,8 +141,9 @@ async def run(settings: Settings, port: int, only: str | None) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with KubeClient.from_environment() as client:
-        log.info("starting", extra={"identity": identity, "namespace": namespace})
-        await Process(client, settings, namespace, identity, only).run(stop, port)
+        log.info("starting", extra={"identity": identity, "namespace": namespace, "prometheus": prometheus})
+        ask = ask_prometheus(prometheus) if prometheus else None
+        await Process(client, settings, namespace, identity, only, ask).run(stop, port)
     log.info("stopped")
 
 
@@ -137,7 +155,7 @@ def main() -> None:
     command.add_argument("--port", type=int, default=metrics.PORT, help="for /metrics and /healthz")
     arguments = parser.parse_args()
     logs.configure()
-    asyncio.run(run(load_settings(arguments.settings), arguments.port, arguments.only))
+    asyncio.run(run(*load_settings(arguments.settings), arguments.port, arguments.only))
 
 
 if __name__ == "__main__":

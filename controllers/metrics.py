@@ -1,16 +1,21 @@
-"""The controllers' own numbers and their health, served on one port: GET /metrics, GET /healthz.
+"""The controllers' own numbers, their health and what else Prometheus is to read: GET /metrics, /healthz, /targets.
 
 Owns the names of the metrics and a small HTTP answer. Its one idea: health is about the loops' own pulse, not about
 the API server's, so that an outage there restarts nothing.
 """
 
 import asyncio
+import json
 from collections.abc import Callable
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from spec import names
+
 PORT = 8407
+Targets = Callable[[], list[dict[str, Any]]]
 _REQUEST_S = 5.0
 
 
@@ -34,6 +39,8 @@ class Metrics:
         self.demand = gauge("autoscaler_demand", "Requests that should be in flight.", of_endpoint)
         self.unknown = gauge("autoscaler_unknown_seconds", "How long the load has been unknown.", of_endpoint)
         self.decisions = counter("autoscaler_decisions", "Changes of replicas.", ("namespace", "endpoint", "reason"))
+        self.prometheus = gauge("autoscaler_prometheus_up", "1 where Prometheus answered last.")
+        self.signals = gauge("autoscaler_pods_with_signal", "Pods of which Prometheus told this last.", ("signal",))
         self.samples = counter("autoscaler_samples", "Samples of an endpoint's load.", ("outcome",))
 
     def forget(self, namespace: str, endpoint: str) -> None:
@@ -43,14 +50,16 @@ class Metrics:
         self.decisions.remove_by_labels({"namespace": namespace, "endpoint": endpoint})
 
 
-async def serve(registry: CollectorRegistry, healthy: Callable[[], bool], port: int = PORT) -> asyncio.Server:
+async def serve(
+    registry: CollectorRegistry, healthy: Callable[[], bool], port: int = PORT, targets: Targets = list
+) -> asyncio.Server:
     """Starts to listen; the caller closes the server."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(_REQUEST_S):
                 request = await reader.readuntil(b"\r\n\r\n")
-                writer.write(_response(request, registry, healthy))
+                writer.write(_response(request, registry, healthy, targets))
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             return
@@ -60,14 +69,18 @@ async def serve(registry: CollectorRegistry, healthy: Callable[[], bool], port: 
     return await asyncio.start_server(answer, "", port)
 
 
-def _response(request: bytes, registry: CollectorRegistry, healthy: Callable[[], bool]) -> bytes:
+def _response(
+    request: bytes, registry: CollectorRegistry, healthy: Callable[[], bool], targets: Targets = list
+) -> bytes:
     path = request.split(b" ", 2)[1].split(b"?")[0] if request.count(b" ") >= 2 else b""
     if path == b"/metrics":
         return _http("200 OK", CONTENT_TYPE_LATEST, generate_latest(registry))
     if path == b"/healthz":
         ok = healthy()
         return _http("200 OK" if ok else "503 Service Unavailable", "text/plain", b"ok\n" if ok else b"stuck\n")
-    return _http("404 Not Found", "text/plain", b"/metrics, /healthz\n")
+    if path == names.TARGETS_PATH.encode():
+        return _http("200 OK", "application/json", json.dumps(targets()).encode())
+    return _http("404 Not Found", "text/plain", b"/metrics, /healthz, /targets\n")
 
 
 def _http(status: str, kind: str, body: bytes) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
@@ -51,19 +52,23 @@ def _check_registry(text: str) -> str:
     return text
 
 
-def _check_url(text: str) -> str:
+def _check_url(text: str, what: str) -> str:
     try:
         parts = urlsplit(text)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
         usable = False
     if not usable or any(character.isspace() for character in text):
-        raise refused(f"{text!r} is no address of a model registry", "http://host:port, https://host")
+        raise refused(f"{text!r} is no address of {what}", "http://host:port, https://host")
     if parts.username is not None or parts.password is not None:
         raise refused("a user or a password does not belong into Git: remove it from the address")
     if parts.query or parts.fragment:
-        raise refused("an address of a model registry has no ? and no #")
+        raise refused(f"an address of {what} has no ? and no #")
     return text.rstrip("/")
+
+
+def _address_of(what: str) -> AfterValidator:
+    return AfterValidator(partial(_check_url, what=what))
 
 
 class Gateway(SpecModel):
@@ -125,13 +130,14 @@ class PlatformSpec(SpecModel):
     """One environment: its cluster, its teams, and the platform's settings.
 
     `pull_secrets` name Secrets that the kubelet logs in to the image registry with: names only, in the platform's
-    namespace and in those of teams.
+    namespace and in those of teams. Without `prometheus` the autoscaler lives on what the gateways count.
     """
 
     environment: EnvironmentName
     cluster: Annotated[Cluster, Allowed(CLUSTER_FORMS)] = "embedded"
     registry: Annotated[str, AfterValidator(_check_registry)] | None = None
-    model_registry: Annotated[str, AfterValidator(_check_url)] | None = None
+    model_registry: Annotated[str, _address_of("a model registry")] | None = None
+    prometheus: Annotated[str, _address_of("a Prometheus")] | None = None
     pull_secrets: SecretList = ()
     gateway: Gateway = Gateway()
     teams: dict[TeamName, Team] = Field(default_factory=dict)
@@ -170,7 +176,7 @@ def cluster_problems(context: str | None, stated: set[str], expose: Any) -> list
         return []
     found: list[tuple[str, str]] = [
         (f"the embedded cluster brings its own {field.replace('_', ' ')}: remove it", field)
-        for field in ("registry", "model_registry")
+        for field in ("registry", "model_registry", "prometheus")
         if field in stated
     ]
     if expose == "LoadBalancer":

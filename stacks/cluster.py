@@ -31,6 +31,7 @@ class ClusterFacts(BaseModel):
     registry: str
     registry_plain_http: bool = False
     model_registry: str
+    prometheus: str | None = None
     gateway_url: str | None = None
     node_address: str | None = None
 
@@ -67,6 +68,7 @@ def _declared(platform: PlatformSpec) -> dict[str, object]:
         "registry": platform.registry.removeprefix(PLAIN_HTTP),
         "registry_plain_http": platform.registry.startswith(PLAIN_HTTP),
         "model_registry": platform.model_registry,
+        "prometheus": platform.prometheus,
     }
 
 

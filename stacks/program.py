@@ -129,7 +129,7 @@ def declare_platform(site: Site) -> None:
     options = provider_of(site)
     system = System("system", options)
     before: list[pulumi.Resource] = [system.kind, system.namespace]
-    controllers = Controllers("controllers", platform, image, before, options)
+    controllers = Controllers("controllers", platform, image, site.cluster.prometheus, before, options)
     Gateway("gateway", platform, image, before, options)
     for name, team in sorted(platform.teams.items()):
         Team(name, team, controllers.rights, options)

@@ -18,6 +18,7 @@ from components.manifests.access import (
 from components.manifests.objects import (
     API_ACCESS,
     API_ACCESS_PATH,
+    SKIP_AWAIT,
     Manifest,
     api_access,
     container,
@@ -79,27 +80,42 @@ def rights() -> list[Manifest]:
     ]
 
 
-def settings(platform: PlatformSpec) -> Manifest:
-    """What the controllers are told about this environment."""
+def settings(platform: PlatformSpec, prometheus: str | None = None) -> Manifest:
+    """What the controllers are told about this environment; `prometheus` is an address, where there is one."""
     return manifest(
         "v1",
         "ConfigMap",
         names.CONFIG_MAP_PLATFORM_SETTINGS,
         namespace=PLACE,
         labels=LABELS,
-        data={names.PLATFORM_SETTINGS_KEY: canonical_json(told(platform)).decode()},
+        data={names.PLATFORM_SETTINGS_KEY: canonical_json(told(platform, prometheus)).decode()},
     )
 
 
-def told(platform: PlatformSpec) -> Manifest:
-    """The part of the platform's file that the controllers read."""
+def told(platform: PlatformSpec, prometheus: str | None) -> Manifest:
+    """The part of the platform's file that the controllers read, and the cluster's Prometheus."""
     return {
         "autoscaler": platform.autoscaler.model_dump(mode="json"),
         "rollout": platform.rollout.model_dump(mode="json"),
+        **({"prometheus": {"url": prometheus}} if prometheus is not None else {}),
     }
 
 
-def deployment(platform: PlatformSpec, image: str) -> Manifest:
+def metrics_service() -> Manifest:
+    """A name under which the leading or standing process tells its numbers and which pods have some."""
+    entry = {"name": names.PORT_HEALTH, "protocol": "TCP", "port": HEALTH_PORT, "targetPort": names.PORT_HEALTH}
+    return manifest(
+        "v1",
+        "Service",
+        NAME,
+        namespace=PLACE,
+        labels=LABELS,
+        annotations=SKIP_AWAIT,
+        spec={"clusterIP": "None", "selector": {names.LABEL_COMPONENT: NAME}, "ports": [entry]},
+    )
+
+
+def deployment(platform: PlatformSpec, image: str, prometheus: str | None = None) -> Manifest:
     """One process that leads and, on a cluster with more than one node, one that stands by.
 
     No replicas are stated where one is meant: it is the API's own default.
@@ -107,7 +123,7 @@ def deployment(platform: PlatformSpec, image: str) -> Manifest:
     selector = {names.LABEL_COMPONENT: NAME}
     template = {
         # The process reads its settings once: other settings, other pod.
-        "metadata": {"labels": LABELS, "annotations": {ANNOTATION_SETTINGS: sha256_hex(told(platform))}},
+        "metadata": {"labels": LABELS, "annotations": {ANNOTATION_SETTINGS: sha256_hex(told(platform, prometheus))}},
         "spec": _pod(image),
     }
     spec: Manifest = {
@@ -157,7 +173,7 @@ def _container(image: str) -> Manifest:
         ["python", "-m", "controllers", "run"],
         args=["--settings", f"{SETTINGS_FOLDER}/{names.PLATFORM_SETTINGS_KEY}"],
         env=[own_field("POD_NAME", "metadata.name"), own_field("POD_NAMESPACE", "metadata.namespace")],
-        ports=[{"name": "health", "containerPort": HEALTH_PORT, "protocol": "TCP"}],
+        ports=[{"name": names.PORT_HEALTH, "containerPort": HEALTH_PORT, "protocol": "TCP"}],
         requests={"cpu": "100m", "memory": "128Mi"},
         limits={"cpu": "1", "memory": "512Mi"},
         mounts={API_ACCESS: API_ACCESS_PATH, _SETTINGS_VOLUME: SETTINGS_FOLDER, _SCRATCH_VOLUME: "/tmp"},

@@ -113,6 +113,7 @@ def start(workspace: Workspace, prepared: Prepared, platform: PlatformSpec, cons
         registry=cluster.registry,
         registry_plain_http=True,
         model_registry=cluster.mlflow_uri,
+        prometheus=cluster.prometheus,
         gateway_url=instance.gateway,
         node_address=cluster.node_address,
     )

@@ -68,7 +68,7 @@ def test_everything_that_the_platform_declares_itself_holds_to_every_rule() -> N
         *(gateway.account(), *gateway.rights(), gateway.service(platform), gateway.stats_service()),
         *(gateway.doors(), gateway.disruption_budget(), gateway.deployment(platform, image)),
         *(controllers.account(), *controllers.rights(), controllers.settings(platform)),
-        controllers.deployment(platform, image),
+        *(controllers.deployment(platform, image), controllers.metrics_service()),
         *(team.namespace("alpha"), team.default_deny("alpha"), team.controllers_writ("alpha")),
         endpoint.endpoint_object(spec, model, registry, platform.rollout),
         *(endpoint.service_account(spec), endpoint.service(spec), endpoint.doors(spec, registry)),

@@ -106,6 +106,7 @@ def test_what_a_context_lacks_is_told_beside_other_problems() -> None:
     [
         ("registry: x:5000", "2:11: registry: the embedded cluster brings its own registry: remove it"),
         ("model_registry: http://x", "2:17: model_registry: the embedded cluster brings its own model registry"),
+        ("prometheus: http://x", "2:13: prometheus: the embedded cluster brings its own prometheus: remove it"),
         ("gateway: {expose: LoadBalancer}", "2:19: gateway.expose: the embedded cluster has no load balancer"),
         ("gateway: {expose: Ingress}", "2:19: gateway.expose: 'Ingress' is not allowed here (allowed: NodePort, Load"),
         ("gateway: {port: 0}", "2:17: gateway.port: 0 is too small (allowed: 1 to 65535)"),
@@ -153,6 +154,8 @@ def test_a_wrong_field_is_a_problem_with_its_place(lines: str, problem: str) -> 
         ("https://mlflow.example.com/", "mlflow.example.com", "is no address of a model registry"),
         ("https://mlflow.example.com/", "ftp://mlflow", "is no address of a model registry"),
         ("https://mlflow.example.com/", "http://mlflow:99999", "is no address of a model registry"),
+        ("https://mlflow.example.com/", "http://m\nprometheus: prometheus:9090", "is no address of a Prometheus"),
+        ("https://mlflow.example.com/", "http://m\nprometheus: http://a:b@prometheus", "does not belong into Git"),
         ("https://mlflow.example.com/", "https://user:secret@mlflow", "does not belong into Git"),
         ("https://mlflow.example.com/", "https://mlflow?token=x", "has no ?"),
     ],

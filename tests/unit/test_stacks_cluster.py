@@ -21,6 +21,7 @@ FACTS = {
     "kubeconfig": "/node/kubeconfig",
     "registry": "198.18.0.1:5000",
     "model_registry": "http://198.18.0.1:5500",
+    "prometheus": "http://198.18.0.1:9090",
     "gateway_url": "https://198.18.0.1:8443",
     "node_address": "198.18.0.1",
 }
