@@ -27,11 +27,13 @@ LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 LABEL_COMPONENT: Final = "app.kubernetes.io/component"
 MANAGED_BY: Final = "knobless"
 ANNOTATION_SPEC_DIGEST: Final = f"{GROUP}/spec-digest"
+ANNOTATION_CONTROL: Final = f"{GROUP}/autoscaler-control"  # a person's hold on replicas, by the command line
 
 SYSTEM_NAMESPACE: Final = "knobless-system"
 COMPONENT_GATEWAY: Final = "gateway"
 COMPONENT_CONTROLLERS: Final = "controllers"
 COMPONENT_MODEL: Final = "model"
+COMPONENT_CHECKPOINTS: Final = "autoscaler-checkpoint"
 SECRET_GATEWAY_KEYS: Final = "gateway-keys"
 SECRET_GATEWAY_TLS: Final = "gateway-tls"
 CONFIG_MAP_PLATFORM_SETTINGS: Final = "platform-settings"
@@ -40,6 +42,7 @@ LEASE_CONTROLLERS: Final = "knobless-controllers"
 MANAGER_ROLLOUT: Final = "knobless-rollout"
 MANAGER_AUTOSCALER: Final = "knobless-autoscaler"
 MANAGER_GATEWAY: Final = "knobless-gateway"
+MANAGER_CONTROL: Final = "knobless-control"
 PORT_HEALTH: Final = "health"
 TARGETS_PATH: Final = "/targets"  # of the controllers: the pods that Prometheus is to read
 
@@ -134,6 +137,17 @@ def endpoint_labels(endpoint: str, team: str) -> dict[str, str]:
 def revision_labels(endpoint: str, team: str, revision: str) -> dict[str, str]:
     """Labels of a revision's pods, Deployment, Service and EndpointSlices."""
     return endpoint_labels(endpoint, team) | {LABEL_REVISION: revision}
+
+
+def checkpoint_object(number: int) -> str:
+    """The ConfigMap of one shard of the autoscaler's checkpoints."""
+    return f"{COMPONENT_CHECKPOINTS}-{number}"
+
+
+def checkpoint_number(name: str) -> int | None:
+    """The way back; None where the name is no checkpoint's."""
+    prefix, _, number = name.rpartition("-")
+    return int(number) if prefix == COMPONENT_CHECKPOINTS and number.isdecimal() else None
 
 
 @dataclass(frozen=True)

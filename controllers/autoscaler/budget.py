@@ -1,0 +1,65 @@
+"""How many replicas a namespace's quota has room for: what there is, and what may still be made. Pure.
+
+Owns the arithmetic of ResourceQuotas. Leaves the cluster's own room to its scheduler: nodes may be on their way, a
+quota is not. Its one idea: a pod that exists is in the quota's books already, so the budget never takes one away.
+"""
+
+from collections.abc import Iterable, Iterator
+from decimal import Decimal, InvalidOperation
+
+from controllers.kube.fields import at, items, mapping, number
+from controllers.kube.resources import Object
+
+_SUFFIXES = {"m": Decimal("0.001"), "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
+_SUFFIXES |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
+
+
+def budget_of(quotas: Iterable[Object], deployment: Object) -> int | None:
+    """None where no quota speaks of these pods, or none can be read."""
+    each = _needed(mapping(deployment, "spec", "template", "spec"))
+    rooms = [room for quota in quotas for room in _rooms(quota, each)]
+    return number(deployment, "status", "replicas") + max(min(rooms), 0) if rooms else None
+
+
+def _rooms(quota: Object, each: dict[str, Decimal]) -> Iterator[int]:
+    """Pods that fit, by each resource that the quota bounds. Quotas of certain pods only are left to admission."""
+    if at(quota, "spec", "scopes") or at(quota, "spec", "scopeSelector"):
+        return
+    used = mapping(quota, "status", "used")
+    for resource, bound in mapping(quota, "status", "hard").items():
+        limit, taken = amount(bound), amount(used.get(resource, "0"))
+        needed = each.get(resource)
+        if limit is not None and taken is not None and needed:
+            yield int((limit - taken) // needed)
+
+
+def _needed(pod: Object) -> dict[str, Decimal]:
+    """What one pod counts for: its containers together, or a larger init container alone."""
+    found = {"pods": Decimal(1), "count/pods": Decimal(1)}
+    for kind in ("requests", "limits"):
+        for resource in ("cpu", "memory", "nvidia.com/gpu"):
+            running = sum(_amounts(items(pod, "containers"), kind, resource), Decimal(0))
+            needed = max([running, *_amounts(items(pod, "initContainers"), kind, resource)])
+            found[f"{kind}.{resource}"] = needed
+            if kind == "requests" and resource != "nvidia.com/gpu":
+                found[resource] = needed
+    return found
+
+
+def _amounts(containers: Iterable[Object], kind: str, resource: str) -> Iterator[Decimal]:
+    for container in containers:
+        stated = at(container, "resources", kind, resource)
+        if stated is None and kind == "requests":  # the API's default: what is limited is asked for
+            stated = at(container, "resources", "limits", resource)
+        if stated is not None and (found := amount(stated)) is not None:
+            yield found
+
+
+def amount(stated: object) -> Decimal | None:
+    """`500m`, `2`, `1.5Gi`, `1e3`; None where it is no amount."""
+    text = str(stated)
+    digits = text.rstrip("mkMGTPEi")
+    try:
+        return Decimal(digits) * _SUFFIXES.get(text[len(digits) :], 1) if digits != text else Decimal(text)
+    except InvalidOperation:
+        return None
