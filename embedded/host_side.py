@@ -89,12 +89,19 @@ def make_cgroups(instance: Instance) -> None:
     found = hierarchies(Path("/proc/self/mountinfo").read_text())
     root = pure_v2(found)
     if root is not None:
-        control = root / "cgroup.subtree_control"
-        wanted = missing_controllers((root / "cgroup.controllers").read_text(), control.read_text())
-        if wanted:
-            control.write_text(wanted)
+        _hand_down(root)
     for top, _ in found:
         (top / instance.cgroup).mkdir(exist_ok=True)
+    if root is not None:
+        # systemd takes controllers back that no unit of its own needs; the kernel refuses where they are handed on.
+        _hand_down(root / instance.cgroup)
+
+
+def _hand_down(folder: Path) -> None:
+    control = folder / "cgroup.subtree_control"
+    wanted = missing_controllers((folder / "cgroup.controllers").read_text(), control.read_text())
+    if wanted:
+        control.write_text(wanted)
 
 
 def adopt(instance: Instance, node_process: int) -> None:
