@@ -10,8 +10,10 @@ from decimal import Decimal, InvalidOperation
 from controllers.kube.fields import at, items, mapping, number
 from controllers.kube.resources import Object
 
-_SUFFIXES = {"m": Decimal("0.001"), "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
-_SUFFIXES |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
+_DECIMAL = {"m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_SUFFIXES = {suffix: Decimal(10) ** power for suffix, power in _DECIMAL.items()}
+_SUFFIXES |= {suffix: Decimal(2) ** power for suffix, power in _BINARY.items()}
 
 
 def budget_of(quotas: Iterable[Object], deployment: Object) -> int | None:

@@ -47,8 +47,9 @@ def told(replayed: Replayed) -> str:
     """`120 records decide the same`, or the first difference and the counts."""
     if replayed.first is None:
         return f"{replayed.records} records decide the same"
-    counts = f"{replayed.different} of {replayed.records} records decide otherwise, {replayed.unreadable} lines are no record"
-    return f"{replayed.first}\n{counts}"
+    counts = f"{replayed.different} of {replayed.records} records decide otherwise"
+    broken = f", {replayed.unreadable} lines are no record" if replayed.unreadable else ""
+    return f"{replayed.first}\n{counts}{broken}"
 
 
 def main(arguments: list[str]) -> int:
