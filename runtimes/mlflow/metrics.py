@@ -19,7 +19,11 @@ from prometheus_client import (
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a series more for each counter, which nobody here reads
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 CLIENT_LEFT = 499  # no answer was sent: the client closed its connection first
-_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+# About six a decade, each less than half above the last: a quantile that grows by half always shows.
+_STEPS = (1, 1.5, 2.2, 3.3, 4.7, 6.8)
+_BUCKETS_S = (*(round(step * 10.0**power, 4) for power in (-3, -2, -1, 0, 1) for step in _STEPS), 100, 150, 220, 300)
+# What the model itself took its time for. A refusal is quick and would make an overloaded model look quick.
+_OF_THE_MODEL = frozenset({200, 500, 504})
 _CODES = (200, 400, 413, 415, 429, CLIENT_LEFT, 500, 503, 504)
 
 
@@ -33,7 +37,7 @@ class Metrics:
         self._by_code = {code: self._requests.labels(*self._fixed, str(code)) for code in _CODES}
         self.duration = Histogram(
             "knobless_runtime_request_duration_seconds",
-            "Time from a request's headers to its answer",
+            "Time from a request's headers to the model's answer, or to its error or deadline",
             ("endpoint", "version"),
             buckets=_BUCKETS_S,
             registry=self._registry,
@@ -58,7 +62,8 @@ class Metrics:
         if bound is None:
             bound = self._by_code[code] = self._requests.labels(*self._fixed, str(code))
         bound.inc()
-        self.duration.observe(seconds)
+        if code in _OF_THE_MODEL:
+            self.duration.observe(seconds)
 
     def restarted(self, cause: str) -> None:
         """One predictor had to be replaced: it was stuck, or it died."""
