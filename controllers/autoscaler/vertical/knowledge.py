@@ -1,0 +1,114 @@
+"""What is learnt of one model on one kind of hardware, and remembered: numbers alone, small enough for a checkpoint.
+
+Owns the shape and what it is keyed by. Leaves how it changes to `learner`. Its one idea: knowledge belongs to what was
+measured (model, hardware, limits, runtime), so a new revision of the same keeps it and another machine starts anew.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from controllers.autoscaler.vertical.baseline import Baseline
+from controllers.autoscaler.vertical.evidence import Point
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Key:
+    """Two revisions with an equal key are the same machine to the learner."""
+
+    endpoint: str
+    model_digest: str
+    accelerator: str
+    resources: str
+    runtime: str
+
+    def __str__(self) -> str:
+        return "/".join((self.endpoint, self.model_digest, self.accelerator, self.resources, self.runtime))
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One pod under another limit until `until_s`; `before` is where the replicas worked when it began.
+
+    weight: its share of the requests beside 100 of any other pod, so that it really holds more. up: the question is
+    whether it can. `pod` None: all of them, where nothing is known pod by pod.
+    """
+
+    pod: str | None
+    limit: int
+    until_s: float
+    before: Point
+    up: bool = False
+    weight: int = 100
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """Times are Unix seconds, since knowledge outlives a process.
+
+    knee: requests in flight beyond which latency grows and throughput does not; None: not met yet. proven: the largest
+    limit under which latency held while half full. accepted_s: a service time above the baseline that was shown not to
+    come from load. crest: the worst point met while pods were starting. relief: memory's share when it last cut.
+    held_until_s: no question is asked before. retest_at_s, retests: when the knee is asked about again, and how often
+    it was.
+    """
+
+    limit: int
+    knee: float | None = None
+    proven: int = 0
+    baseline: Baseline | None = None
+    accepted_s: float | None = None
+    crest: Point | None = None
+    probe: Probe | None = None
+    relief: float | None = None
+    held_until_s: float = 0.0
+    retest_at_s: float = 0.0
+    retests: int = 0
+    floor_epochs: int = 0
+    unsettled_since_s: float | None = None
+    evidence_at_s: float | None = None
+    learnt_at_s: float | None = None
+
+    @property
+    def floor_s(self) -> float | None:
+        """What a request takes that waits for no other, as things are now."""
+        base_s = self.baseline.service_s if self.baseline is not None else None
+        return self.accepted_s if self.accepted_s is not None else base_s
+
+    def age_s(self, now_s: float) -> float | None:
+        """Since the learner last looked; None: never. What is not looked at for long is an alarm, not a rest."""
+        return None if self.learnt_at_s is None else max(now_s - self.learnt_at_s, 0.0)
+
+
+def known_or_new(known: Mapping[str, Knowledge], key: Key, initial_limit: int) -> Knowledge:
+    """What is known of this very key, else nothing but the runtime's first limit."""
+    return known.get(str(key)) or Knowledge(limit=max(initial_limit, 1))
+
+
+def settled(knowledge: Knowledge) -> Knowledge:
+    """As it is stored: a probe ends with the process that asked."""
+    return replace(knowledge, probe=None, unsettled_since_s=None)
+
+
+def to_json(knowledge: Knowledge) -> dict[str, Any]:
+    """A plain object without what is None."""
+    stored = asdict(settled(knowledge))
+    return {"schema": SCHEMA} | {name: value for name, value in stored.items() if value is not None}
+
+
+def from_json(stored: Mapping[str, Any]) -> Knowledge | None:
+    """None for another schema or a damaged object: then nothing is known, which is safe."""
+    if stored.get("schema") != SCHEMA:
+        return None
+    fields = {name: value for name, value in stored.items() if name in Knowledge.__dataclass_fields__}
+    try:
+        if "baseline" in fields:
+            fields["baseline"] = Baseline(**fields["baseline"])
+        if "crest" in fields:
+            fields["crest"] = Point(**fields["crest"])
+        found = Knowledge(**fields)
+        return found if found.limit >= 1 else None
+    except (TypeError, AttributeError):
+        return None

@@ -1,0 +1,191 @@
+"""Learns how many requests one replica takes: what was known, what one epoch showed, the time -> what is known, advice.
+
+Owns what an epoch teaches. Leaves its reading to `diagnosis`, the step to `rules`, the questions to `probing`. Its one
+idea: knee, limit and target are three numbers. The knee is found by comparison, the limit follows it in bounded steps,
+the target is a share of the limit and belongs to the horizontal axis.
+"""
+
+from dataclasses import dataclass, replace
+
+from controllers.autoscaler.vertical.baseline import is_faster, moved, taken
+from controllers.autoscaler.vertical.diagnosis import Cause, Finding, View, diagnose
+from controllers.autoscaler.vertical.evidence import Evidence, Point
+from controllers.autoscaler.vertical.knowledge import Knowledge, Probe
+from controllers.autoscaler.vertical.probing import plan, retest_s
+from controllers.autoscaler.vertical.rules import Reason, Situation, merge, shortage
+from controllers.autoscaler.vertical.settings import Settings
+from controllers.autoscaler.vertical.thresholds import sane
+
+
+@dataclass(frozen=True)
+class Advice:
+    """limit: of every pod but the probed one. knee: None while none was met. ratio: latency over its floor."""
+
+    limit: int
+    knee: float | None
+    reason: Reason
+    probe: Probe | None = None
+    ratio: float | None = None
+    baseline_s: float | None = None
+    trace: tuple[tuple[str, int], ...] = ()
+    signals: tuple[str, ...] = ()
+
+
+def learn(knowledge: Knowledge, evidence: Evidence, settings: Settings, now_s: float) -> tuple[Knowledge, Advice]:
+    """Total; inside [minimum, maximum]; without evidence nothing moves. `now_s` in Unix seconds."""
+    knowledge = _self_tested(replace(knowledge, learnt_at_s=now_s), evidence, now_s)
+    finding = diagnose(knowledge, evidence, settings, now_s)
+    taught, anew = _taught(knowledge, evidence, finding, settings, now_s)
+    situation = Situation(taught, evidence, finding, settings, now_s)
+    outcome = merge(situation)
+    probe = plan(situation, outcome.limit)
+    asked = probe is not None and outcome.limit == knowledge.limit
+    reason = Reason.REBASELINED if anew else (Reason.PROBING if asked else outcome.reason)
+    limit = probe.limit if probe is not None and probe.pod is None else outcome.limit
+    knowledge = _stepped(taught, evidence, finding, outcome.limit, probe)
+    advice = Advice(
+        limit=limit,
+        knee=knowledge.knee,
+        reason=reason,
+        probe=probe if probe is not None and probe.pod is not None else None,
+        ratio=finding.ratio,
+        baseline_s=knowledge.floor_s,
+        trace=outcome.trace,
+        signals=finding.hot or finding.busy,
+    )
+    return knowledge, advice
+
+
+def is_overdue(knowledge: Knowledge, settings: Settings, now_s: float) -> bool:
+    """Whether nobody has learnt for several epochs: a timer that was not set again shows."""
+    age_s = knowledge.age_s(now_s)
+    return age_s is not None and age_s > settings.overdue_s
+
+
+def _self_tested(knowledge: Knowledge, evidence: Evidence, now_s: float) -> Knowledge:
+    tested_ms = sane(evidence.signals.self_test_ms)
+    if knowledge.baseline is not None or not tested_ms:
+        return knowledge
+    return replace(knowledge, baseline=taken(tested_ms / 1000, now_s))
+
+
+def _taught(
+    knowledge: Knowledge, evidence: Evidence, finding: Finding, settings: Settings, now_s: float
+) -> tuple[Knowledge, bool]:
+    """What the epoch taught, and whether the baseline was taken anew."""
+    if finding.view is View.UNSETTLED:
+        return _crested(_unsettled(knowledge, now_s), finding, settings), False
+    if evidence.unsettled is None:
+        knowledge = replace(knowledge, unsettled_since_s=None)
+    if finding.point is None or finding.view in (View.UNKNOWN, View.FEW):
+        return knowledge, False
+    knowledge = replace(knowledge, evidence_at_s=now_s, crest=None)
+    knowledge = _based(knowledge, evidence, finding, finding.point, settings, now_s)
+    knowledge = _caused(knowledge, finding, finding.point, settings, now_s)
+    knowledge = _proven(knowledge, finding, finding.point, settings, now_s)
+    return _at_floor(knowledge, finding, finding.point, settings, now_s)
+
+
+def _unsettled(knowledge: Knowledge, now_s: float) -> Knowledge:
+    since_s = knowledge.unsettled_since_s
+    return replace(knowledge, probe=None, unsettled_since_s=now_s if since_s is None else since_s)
+
+
+def _crested(knowledge: Knowledge, finding: Finding, settings: Settings) -> Knowledge:
+    """Warm pods' worst point while others start: those come to help, and then there are two points to compare."""
+    point, crest = finding.point, knowledge.crest
+    if point is None or point.completed < settings.completions or (finding.ratio or 0.0) < settings.tolerance:
+        return knowledge
+    worse = crest is None or point.service_s > crest.service_s
+    return replace(knowledge, crest=point) if worse else knowledge
+
+
+def _based(
+    knowledge: Knowledge, evidence: Evidence, finding: Finding, point: Point, settings: Settings, now_s: float
+) -> Knowledge:
+    """The baseline, by requests that were nearly alone or that were faster than it."""
+    base, knee = knowledge.baseline, knowledge.knee
+    alone = point.in_flight <= max(settings.low_load, knee / 2 if knee is not None else 0.0) and evidence.queued < 1
+    sure = point.completed >= 4 * settings.completions
+    if alone or (base is not None and is_faster(base, point.service_s) and sure):
+        p95_ms = sane(evidence.signals.p95_ms)
+        base = moved(base, point.service_s, p95_ms / 1000 if p95_ms else None, settings, now_s)
+    accepted_s = knowledge.accepted_s
+    if accepted_s is not None and base is not None and point.service_s < 0.8 * accepted_s:
+        accepted_s = point.service_s if point.service_s > settings.suspect * base.service_s else None
+    return replace(knowledge, baseline=base, accepted_s=accepted_s)
+
+
+def _caused(knowledge: Knowledge, finding: Finding, point: Point, settings: Settings, now_s: float) -> Knowledge:
+    """Past the knee throughput is all the replica has: times the latency of the lesser load that is the knee.
+
+    20 in flight at 16 answers a second, and 1 s each at 8 in flight: 16 is the knee, whatever the baseline says.
+    """
+    high, low_s = finding.shown_at, finding.beside_s
+    if finding.cause is Cause.OWN and high is not None:
+        floor_s = low_s or knowledge.floor_s or high.service_s
+        return _kneed(knowledge, max(high.served_rps * min(floor_s, high.service_s), 1.0), settings, now_s)
+    if finding.cause is not Cause.ELSEWHERE or low_s is None:
+        return knowledge
+    # Latency that does not follow load is a baseline, where there is none, or the dependency's.
+    if knowledge.baseline is None:
+        return replace(knowledge, baseline=taken(low_s, now_s))
+    slow = finding.view in (View.SUSPECT, View.OVERLOADED)
+    return replace(knowledge, accepted_s=low_s, held_until_s=now_s + settings.hold_s) if slow else knowledge
+
+
+def _kneed(knowledge: Knowledge, knee: float, settings: Settings, now_s: float) -> Knowledge:
+    """A knee was shown. The same one again is asked about less and less often."""
+    same = knowledge.knee is not None and abs(knee / knowledge.knee - 1) <= 0.2
+    retests = knowledge.retests + 1 if same else 0
+    knee = (knee + knowledge.knee) / 2 if same and knowledge.knee is not None else knee
+    return replace(
+        knowledge, knee=knee, proven=0, retests=retests, retest_at_s=now_s + retest_s(settings, retests), crest=None
+    )
+
+
+def _proven(knowledge: Knowledge, finding: Finding, point: Point, settings: Settings, now_s: float) -> Knowledge:
+    """How far latency was seen to hold: a limit that was at least half full. A knee outgrown by a tenth is none."""
+    probe = knowledge.probe
+    if probe is not None and now_s >= probe.until_s - settings.epoch_s / 2:
+        knowledge = _answered(knowledge, probe, finding, settings, now_s)
+    calm = finding.view in (View.HOLDS, View.IDLE) and finding.ratio is not None
+    if not calm or (finding.ratio or 0.0) >= settings.suspect or finding.cause is Cause.OWN:
+        return knowledge
+    outgrown = knowledge.knee is not None and point.in_flight > 1.1 * knowledge.knee
+    proven = min(knowledge.limit, int(point.in_flight / settings.half_full))
+    return replace(knowledge, knee=None if outgrown else knowledge.knee, proven=max(knowledge.proven, proven))
+
+
+def _answered(knowledge: Knowledge, probe: Probe, finding: Finding, settings: Settings, now_s: float) -> Knowledge:
+    """A probe that is over. Beyond a knee only a pod that really held more counts."""
+    knowledge = replace(knowledge, probe=None)
+    if finding.passed and knowledge.knee is None:
+        return replace(knowledge, proven=max(knowledge.proven, probe.limit))
+    if knowledge.knee is not None and probe.up:
+        held = finding.probed.in_flight if finding.probed is not None else 0.0
+        if finding.passed and held > 1.1 * knowledge.knee:
+            return replace(knowledge, knee=None, proven=probe.limit, retests=0)
+        return replace(knowledge, retest_at_s=now_s + retest_s(settings, knowledge.retests))
+    if finding.cause is None:
+        return replace(knowledge, held_until_s=max(knowledge.held_until_s, now_s + 2 * settings.epoch_s))
+    return knowledge
+
+
+def _at_floor(
+    knowledge: Knowledge, finding: Finding, point: Point, settings: Settings, now_s: float
+) -> tuple[Knowledge, bool]:
+    """At the smallest limit load can't be the reason: after some epochs there, what is seen is the baseline."""
+    if knowledge.limit > settings.limit_min or finding.view is not View.OVERLOADED:
+        return replace(knowledge, floor_epochs=0), False
+    epochs = knowledge.floor_epochs + 1
+    if epochs < settings.floor_epochs:
+        return replace(knowledge, floor_epochs=epochs), False
+    base = taken(point.service_s, now_s)
+    return replace(knowledge, baseline=base, accepted_s=None, knee=None, proven=0, floor_epochs=0), True
+
+
+def _stepped(knowledge: Knowledge, evidence: Evidence, finding: Finding, limit: int, probe: Probe | None) -> Knowledge:
+    use = shortage(finding, evidence)
+    relief = use if limit < knowledge.limit and use is not None else (knowledge.relief if use is not None else None)
+    return replace(knowledge, limit=limit, probe=probe, relief=relief)
