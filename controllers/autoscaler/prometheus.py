@@ -76,7 +76,8 @@ class SignalReader:
         """Without `ask` there is no Prometheus, and every signal is unknown."""
         self._ask, self._metrics, self._monotonic = ask, metrics, monotonic
         self._reading = Reading()
-        self._thread: threading.Thread | None = None
+        self._answered = asyncio.Event()
+        self._answered.set()
         self._answers_now: bool | None = None
 
     def of(self, namespace: str, pod: str) -> Signals:
@@ -106,9 +107,10 @@ class SignalReader:
 
         It is no worker of the loop's pool, since those must end before the process can.
         """
-        if self._thread is not None and self._thread.is_alive():
+        if not self._answered.is_set():
             return None
         loop, done = asyncio.get_running_loop(), asyncio.Event()
+        self._answered = done
         found: list[Answers] = []
 
         def work() -> None:
@@ -116,8 +118,7 @@ class SignalReader:
             with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
                 loop.call_soon_threadsafe(done.set)
 
-        self._thread = threading.Thread(target=work, name="prometheus", daemon=True)
-        self._thread.start()
+        threading.Thread(target=work, name="prometheus", daemon=True).start()
         try:
             async with asyncio.timeout(DEADLINE_S + _QUERY_S):
                 await done.wait()

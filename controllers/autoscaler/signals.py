@@ -27,8 +27,12 @@ _WAITING: Final = 'mode="iowait"'
 _UNBOUNDED: Final = frozenset({"p50_ms", "p95_ms", "waiting", "self_test_ms"})
 
 
-def _rate(metric: str, labels: str = _SERVER) -> str:
-    return f"rate({metric}{{{labels}}}[{WINDOW_S}s])"
+def _slope(metric: str, labels: str = _SERVER) -> str:
+    """Growth a second over the samples there are; `rate` takes the part of the window before a pod for zero.
+
+    A counter of a container that is started again is another series, so none of these begins anew.
+    """
+    return f"deriv({metric}{{{labels}}}[{WINDOW_S}s])"
 
 
 def _last(metric: str, labels: str = _TEAMS) -> str:
@@ -46,7 +50,7 @@ def _by_pod(expression: str) -> str:
 
 def _latency_ms(quantile: float) -> str:
     def of(histogram: str) -> str:
-        buckets = f"sum by (namespace, pod, le) ({_rate(f'{histogram}_bucket', _TEAMS)})"
+        buckets = f"sum by (namespace, pod, le) (rate({histogram}_bucket{{{_TEAMS}}}[{WINDOW_S}s]))"
         return f"1000 * histogram_quantile({quantile}, {buckets})"
 
     return f"{of('knobless_runtime_request_duration_seconds')} or {of('vllm:e2e_request_latency_seconds')}"
@@ -54,13 +58,13 @@ def _latency_ms(quantile: float) -> str:
 
 def _cpu() -> str:
     quota = f"{_last('container_spec_cpu_quota', _SERVER)} / {_last('container_spec_cpu_period', _SERVER)}"
-    return f"{_by_pod(_rate('container_cpu_usage_seconds_total'))} / {_by_pod(quota)}"
+    return f"{_by_pod(_slope('container_cpu_usage_seconds_total'))} / {_by_pod(quota)}"
 
 
 def _cpu_pressure() -> str:
     """Pressure stall information where the kernel has it, else the share of the quota's periods that were cut off."""
-    throttled = f"{_rate('container_cpu_cfs_throttled_periods_total')} / {_rate('container_cpu_cfs_periods_total')}"
-    return f"{_by_pod(_rate('container_pressure_cpu_waiting_seconds_total'))} or {_by_pod(throttled)}"
+    throttled = f"{_slope('container_cpu_cfs_throttled_periods_total')} / {_slope('container_cpu_cfs_periods_total')}"
+    return f"{_by_pod(_slope('container_pressure_cpu_waiting_seconds_total'))} or {_by_pod(throttled)}"
 
 
 def _memory() -> str:
@@ -71,8 +75,8 @@ def _memory() -> str:
 def _io_wait() -> str:
     """The pod's own stalls where the kernel knows them, else the share of its node's time that waited for I/O."""
     place = f"group by (namespace, pod, node) ({_last('container_spec_cpu_period', _SERVER)})"
-    node = f"avg by (node) ({_rate('node_cpu_seconds_total', _WAITING)})"
-    own = _by_pod(_rate("container_pressure_io_waiting_seconds_total"))
+    node = f"avg by (node) ({_slope('node_cpu_seconds_total', _WAITING)})"
+    own = _by_pod(_slope("container_pressure_io_waiting_seconds_total"))
     return f"{own} or {_by_pod(f'{place} * on (node) group_left () {node}')}"
 
 
@@ -122,7 +126,7 @@ def _values(answer: Iterable[Any]) -> Iterable[tuple[Pod, float]]:
         try:
             labels, (_, text) = series["metric"], series["value"]
             pod, value = (str(labels["namespace"]), str(labels["pod"])), float(text)
-        except (KeyError, TypeError, ValueError):
+        except (ArithmeticError, KeyError, TypeError, ValueError):
             continue
         if math.isfinite(value) and value >= 0:
             yield pod, value
