@@ -46,7 +46,8 @@ APT_OPTIONS: Final = (
     *("--yes", "--quiet", "--no-install-recommends", "--no-remove"),
     *("-o", "DPkg::Lock::Timeout=300", "-o", "Dpkg::Use-Pty=0", "-o", "Dpkg::Options::=--force-confold"),
 )
-STEPS_SHOWN: Final = ("Unpacking ", "Setting up ")
+# A machine that installs its own updates holds the lock for minutes.
+STEPS_SHOWN: Final = ("Waiting for cache lock", "Unpacking ", "Setting up ")
 TAIL_LINES: Final = 15
 
 Report = Callable[[str], None]
