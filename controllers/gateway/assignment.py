@@ -6,7 +6,7 @@ timeout. Its one idea: what HAProxy holds is the truth, the endpoint's status a 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -58,8 +58,13 @@ class Assignment:
     backends: Mapping[Revision, str] = field(default_factory=dict)
     freed: tuple[str, ...] = ()
 
-    def owner(self, backend: str) -> Revision | None:
-        return next((revision for revision, held in self.backends.items() if held == backend), None)
+    @cached_property
+    def by_endpoint(self) -> Mapping[str, Mapping[str, str]]:
+        """The back end of each revision, by endpoint."""
+        found: dict[str, dict[str, str]] = defaultdict(dict)
+        for revision, backend in sorted(self.backends.items()):
+            found[revision.endpoint][revision.name] = backend
+        return dict(found)
 
 
 def wanted(endpoints: Iterable[Endpoint]) -> tuple[tuple[Revision, int], ...]:
@@ -137,15 +142,17 @@ def restore(
         for server in pool.servers
     }
     found: dict[Revision, str] = {}
-    for backend, servers in sorted(held.items(), key=lambda item: item[0] not in routed.values()):
+    in_use, taken = frozenset(routed.values()), set[str]()
+    for backend, servers in sorted(held.items(), key=lambda item: item[0] not in in_use):
         owner = next((owner_of_pod[name] for name in servers if name in owner_of_pod), None)
         if owner is not None and owner not in found and backend in available.names:
             found[owner] = backend
+            taken.add(backend)
     for revision, backend in (*sorted(remembered.backends.items()), *_recorded(endpoints)):
         sure = revision in remembered.backends or not held.get(backend) or routed.get(revision.endpoint) == backend
-        if sure and revision not in found and backend in available.names and backend not in found.values():
+        if sure and revision not in found and backend in available.names and backend not in taken:
             found[revision] = backend
-    taken = set(found.values())
+            taken.add(backend)
     return Assignment(found, tuple(b for b in remembered.freed if b not in taken))
 
 

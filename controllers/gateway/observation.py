@@ -39,7 +39,7 @@ class Watching(Protocol):
 
 
 class Observation:
-    """Endpoints, pods and keys as last seen. `changed` is called after each change."""
+    """Endpoints, pods and keys as last seen. `changed` is called after each that matters."""
 
     def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
         self.objects: dict[Identity, Object] = {}
@@ -72,11 +72,11 @@ class Observation:
         if event.type == "SYNC":
             self._clear(gvr)
             self._seen.add(gvr)
-        for obj in event.objects:
-            self._put(gvr, obj, gone=event.type == "DELETED")
+        news = [self._put(gvr, obj, gone=event.type == "DELETED") for obj in event.objects]
         if self._seen == {MODEL_ENDPOINTS, ENDPOINT_SLICES, SECRETS}:
             self.complete.set()
-        self._changed()
+        if any(news) or event.type == "SYNC":
+            self._changed()
 
     def load(self, endpoints: Iterable[Object], slices: Iterable[Object], keys: Iterable[Object]) -> None:
         """Everything at once, as three lists of objects."""
@@ -92,17 +92,30 @@ class Observation:
         else:
             self.keys, self.key_problems = (), ()
 
-    def _put(self, gvr: Gvr, obj: Object, *, gone: bool) -> None:
+    def _put(self, gvr: Gvr, obj: Object, *, gone: bool) -> bool:
+        """Whether it says something new; what other writers put into a status mostly does not."""
         identity = identity_of(obj)
         if gvr == MODEL_ENDPOINTS:
-            self.objects.pop(identity, None)
-            self.endpoints.pop(identity, None)
-            if not gone and not is_going(obj):
-                self.objects[identity] = obj
-                self.endpoints[identity] = read_endpoint(obj)
-        elif gvr == ENDPOINT_SLICES:
-            self._pods.pop(identity, None)
+            return self._put_endpoint(identity, None if gone or is_going(obj) else obj)
+        if gvr == ENDPOINT_SLICES:
+            before = self._pods.pop(identity, ())
             if not gone:
                 self._pods[identity] = read_slice(obj)
-        elif identity.name == names.SECRET_GATEWAY_KEYS:
+            return before != self._pods.get(identity, ())
+        if identity.name == names.SECRET_GATEWAY_KEYS:
             self.keys, self.key_problems = read_keys(None if gone else obj)
+            return True
+        return False
+
+    def _put_endpoint(self, identity: Identity, obj: Object | None) -> bool:
+        """A fault may be the same, and the generation that has it another: the condition names it."""
+        before = self._said(identity)
+        self.endpoints.pop(identity, None)
+        self.objects.pop(identity, None)
+        if obj is not None:
+            self.objects[identity] = obj
+            self.endpoints[identity] = read_endpoint(obj)
+        return before != self._said(identity)
+
+    def _said(self, identity: Identity) -> tuple[Declared | Fault | None, object]:
+        return self.endpoints.get(identity), self.objects.get(identity, {}).get("metadata", {}).get("generation")

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,8 @@ from controllers.gateway.runtime_api import RuntimeApiError, ask
 _INFO: Final = "show info"
 _SERVERS: Final = "show stat -1 4 -1"
 _BACKENDS: Final = "show stat -1 2 -1"
+_SERVER_COLUMNS: Final = ("pxname", "svname", "addr", "slim", "status", "scur", "srv_icur", "stot")
+_QUEUE_COLUMNS: Final = ("pxname", "qcur", "hrsp_4xx", "hrsp_5xx")
 _MODES: Final = {"MAINT": Mode.MAINT, "DRAIN": Mode.DRAIN}
 
 
@@ -66,29 +69,36 @@ def parse_pid(info: str) -> int:
 def parse_servers(stat: str) -> dict[str, dict[str, LiveServer]]:
     """Servers by back end and name, from `show stat`'s CSV."""
     found: dict[str, dict[str, LiveServer]] = defaultdict(dict)
-    for row in csv.DictReader(stat.removeprefix("# ").splitlines()):
-        address, _, port = row["addr"].rpartition(":")
-        found[row["pxname"]][row["svname"]] = LiveServer(
+    for backend, server, where, limit, status, in_flight, idle, sent in _cells(stat, _SERVER_COLUMNS):
+        address, _, port = where.rpartition(":")
+        found[backend][server] = LiveServer(
             address=address.strip("[]"),
             port=int(port),
-            maxconn=int(row["slim"]) if row["slim"] else None,
-            mode=_MODES.get(row["status"].split(" ")[0], Mode.READY),
-            in_flight=int(row["scur"]),
-            idle=int(row["srv_icur"] or 0),
-            sent=int(row["stot"]),
+            maxconn=int(limit) if limit else None,
+            mode=_MODES.get(status.split(" ")[0], Mode.READY),
+            in_flight=int(in_flight),
+            idle=int(idle or 0),
+            sent=int(sent),
         )
     return dict(found)
 
 
 def parse_queues(stat: str) -> dict[str, tuple[int, int]]:
-    head, *rows = stat.removeprefix("# ").splitlines() or [""]
-    names = head.split(",")
-    try:
-        name, queued, *failed = (names.index(each) for each in ("pxname", "qcur", "hrsp_4xx", "hrsp_5xx"))
-    except ValueError as error:
-        raise RuntimeApiError(f"statistics without a column: {error}") from error
-    cells = [row.split(",") for row in rows if row]
-    return {row[name]: (int(row[queued] or 0), sum(int(row[each] or 0) for each in failed)) for row in cells}
+    return {
+        backend: (int(queued or 0), int(bad or 0) + int(failed or 0))
+        for backend, queued, bad, failed in _cells(stat, _QUEUE_COLUMNS)
+    }
+
+
+def _cells(stat: str, columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """These columns of each row; a hundred others stand beside them, and rows may be many."""
+    rows = csv.reader(stat.removeprefix("# ").splitlines())
+    head = next(rows, [])
+    missing = [column for column in columns if column not in head]
+    if missing:
+        raise RuntimeApiError(f"statistics without {', '.join(missing)}: {stat[:80]!r}")
+    pick = itemgetter(*(head.index(column) for column in columns))
+    return (pick(row) for row in rows if row)
 
 
 def parse_map(text: str) -> tuple[dict[str, str], bool]:

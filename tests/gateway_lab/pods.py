@@ -21,7 +21,10 @@ class Request:
 
 @dataclass
 class Pod:
-    """`work` is awaited while a request is in flight. `peak` is the most that ever were."""
+    """`work` is awaited while a request is in flight. `peak` is the most that ever were.
+
+    With `parts` the answer is a stream: each part after its pause in seconds; None breaks off.
+    """
 
     name: str
     work: Work
@@ -32,6 +35,8 @@ class Pod:
     served: int = 0
     aborted: int = 0
     connections: int = 0
+    peak_connections: int = 0
+    parts: tuple[tuple[float, bytes | None], ...] = ()
     die_after_head: bool = False
     seen: list[Request] = field(default_factory=list)
     ids: Counter[str] = field(default_factory=Counter)
@@ -53,6 +58,7 @@ class Pod:
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self.peak_connections = max(self.peak_connections, self.connections)
         self._writers.add(writer)
         try:
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
@@ -75,12 +81,28 @@ class Pod:
             if not await self._work(request, reader):
                 self.aborted += 1
                 return False
+            if self.parts:
+                return await self._stream(writer)
             self.served += 1
         finally:
             self.in_flight -= 1
         text = f'{{"pod":"{self.name}"}}'
         head = f"HTTP/1.1 {self.status} X\r\ncontent-type: application/json\r\ncontent-length: {len(text)}\r\n\r\n"
         writer.write((head + text).encode())
+        await writer.drain()
+        return True
+
+    async def _stream(self, writer: asyncio.StreamWriter) -> bool:
+        head = "HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+        writer.write(head.encode())
+        for pause_s, part in self.parts:
+            await asyncio.sleep(pause_s)
+            if part is None:
+                return False
+            writer.write(b"%x\r\n%s\r\n" % (len(part), part))
+            await writer.drain()
+        self.served += 1
+        writer.write(b"0\r\n\r\n")
         await writer.drain()
         return True
 

@@ -15,7 +15,7 @@ import pytest
 from controllers.kube import ENDPOINT_SLICES, MODEL_ENDPOINTS
 from tests.gateway_lab.client import Client, Reply
 from tests.gateway_lab.cluster import endpoint_object, revision, slices
-from tests.gateway_lab.gateway import KEY, Gateway, gateway, serving, until
+from tests.gateway_lab.gateway import KEY, Gateway, gateway, make_certificate, serving, until
 from tests.gateway_lab.pods import Gate, Pod
 
 pytestmark = pytest.mark.process
@@ -298,12 +298,6 @@ def certificate(tmp_path: Path) -> Path:
     path = tmp_path / "tls.crt"
     make_certificate(path, "first")
     return path
-
-
-def make_certificate(path: Path, name: str) -> None:
-    kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
-    files = ["-keyout", str(path.with_suffix(".key")), "-out", str(path), "-subj", f"/CN={name}"]
-    subprocess.run(["openssl", "req", "-x509", *kind, *files], check=True, capture_output=True)
 
 
 async def test_a_renewed_certificate_is_served_without_touching_open_connections(

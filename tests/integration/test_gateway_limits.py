@@ -11,7 +11,7 @@ import pytest
 from controllers.kube import MODEL_ENDPOINTS
 from tests.gateway_lab.client import Reply
 from tests.gateway_lab.cluster import endpoint_object, revision
-from tests.gateway_lab.gateway import Gateway, gateway, serving, until
+from tests.gateway_lab.gateway import KEY, Gateway, gateway, make_certificate, serving, until
 from tests.gateway_lab.pods import Gate, Pod
 
 pytestmark = pytest.mark.process
@@ -52,6 +52,29 @@ async def test_in_flight_never_passes_the_limit_at_half_full_and_double_load(run
     await asyncio.gather(*(client() for _ in range(clients)))
     assert max(pod.peak for pod in pods) <= 4
     assert sum(pod.served for pod in pods) == 20 * clients
+
+
+@pytest.mark.case("gateway-A2")
+@pytest.mark.case("gateway-A12")
+@pytest.mark.parametrize("threads", [1, 2])
+async def test_threads_share_one_limit_and_one_queue_and_one_of_them_opens_no_more_connections_than_it(
+    tmp_path: Path, threads: int
+) -> None:
+    """With two, one may open a connection while the other still keeps an idle one: another reason for `nbthread 1`."""
+    async with gateway(tmp_path / "run", threads=threads) as running:
+        (info,) = await running.say("show info")
+        assert f"\nNbthread: {threads}\n" in info
+        pods = [await running.pod(f"{REV}-{i}", 0.005) for i in range(2)]
+        await serving(running, pods, limit=4)
+
+        async def client() -> None:
+            connection = running.client()
+            for _ in range(20):
+                assert (await connection.call()).status == 200
+
+        await asyncio.gather(*(client() for _ in range(32)))
+        assert [pod.peak for pod in pods] == [4, 4]
+        assert max(pod.peak_connections for pod in pods) <= 4 * threads
 
 
 @pytest.mark.case("gateway-A8")
@@ -177,6 +200,35 @@ async def test_a_removed_pod_finishes_its_requests_and_leaves_no_server_and_no_c
     assert {(await request).status for request in requests} == {200}
     await running.servers_become({new.name: 2})
     await until(lambda: old.connections == 0)
+
+
+@pytest.mark.case("gateway-A5")
+async def test_nine_streams_of_one_connection_are_nine_requests(tmp_path: Path) -> None:
+    certificate = tmp_path / "tls.crt"
+    make_certificate(certificate, "gateway")
+    async with gateway(tmp_path / "run", certificate=certificate) as running:
+        gate = Gate()
+        pod = await running.pod(f"{REV}-a", gate)
+        await serving(running, [pod], limit=3)
+        asking = asyncio.create_task(streams(running, 9))
+        await until(lambda: pod.in_flight == 3)
+        await until_queued(running, 6)
+        assert pod.in_flight == 3
+        gate.open()
+        assert sorted(await asking) == ["200 0"] * 8 + ["200 1"]
+        assert pod.peak == 3
+
+
+async def streams(running: Gateway, count: int) -> list[str]:
+    """Requests side by side over HTTP/2: of each its status and how many connections were opened for it."""
+    url = f"https://localhost:{running.settings.https_port}/serving-endpoints/iris/invocations"
+    one = ["-o", "/dev/null", url]
+    process = await asyncio.create_subprocess_exec(
+        "curl", "-sk", "--http2", "-Z", "-H", f"authorization: Bearer {KEY}", "--data-binary", "{}",
+        "-w", "%{http_code} %{num_connects}\n", *one * count, stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, _ = await process.communicate()
+    return out.decode().splitlines()
 
 
 @pytest.mark.case("gateway-D6")
