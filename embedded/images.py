@@ -103,10 +103,14 @@ def inputs_digest(paths: Iterable[Path], build_args: Mapping[str, str]) -> str:
 
 
 def build(home: Path, wanted: Recipe, report: Report = lambda _: None) -> str:
-    """The image's name in the build storage below `home`. Built only where it is not there yet."""
+    """The image's name in the build storage below `home`. Built only where it is not there yet.
+
+    The context is the caller's copy: its files get plain modes.
+    """
     if is_built(home, wanted):
         return wanted.local
     report(f"building image {wanted.name}")
+    give_plain_modes(wanted.context)
     settings = host_settings.write_build_settings(home / "images" / "settings")
     arguments = [part for key, value in wanted.build_args.items() for part in ("--build-arg", f"{key}={value}")]
     volumes = [part for source, target in settings.items() for part in ("--volume", f"{source}:{target}:ro")]
@@ -120,6 +124,13 @@ def build(home: Path, wanted: Recipe, report: Report = lambda _: None) -> str:
         *("--tag", wanted.local, str(wanted.context)),
     )
     return wanted.local
+
+
+def give_plain_modes(context: Path) -> None:
+    """As Git knows modes: a strict umask, now or at the clone, must not make an image that only root can read."""
+    for path in (context, *context.rglob("*")):
+        if not path.is_symlink():
+            path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
 
 
 def push(instance: Instance, wanted: Recipe, report: Report = lambda _: None) -> str:

@@ -207,6 +207,17 @@ def test_an_image_is_named_by_everything_that_goes_in(tmp_path: Path) -> None:
     assert len({first, *others}) == 5
 
 
+def test_what_goes_into_an_image_is_readable_whatever_the_umask(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir(mode=0o700)
+    for name, mode in (("etc/settings", 0o600), ("program", 0o700)):
+        (tmp_path / name).touch()
+        (tmp_path / name).chmod(mode)
+    (tmp_path / "link").symlink_to("nowhere")
+    images.give_plain_modes(tmp_path)
+    modes = {name: stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("", "etc", "etc/settings", "program")}
+    assert modes == {"": 0o755, "etc": 0o755, "etc/settings": 0o644, "program": 0o755}
+
+
 def test_compiled_python_does_not_count(tmp_path: Path) -> None:
     before = images.inputs_digest((tmp_path,), {})
     (tmp_path / "__pycache__").mkdir()
