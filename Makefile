@@ -4,7 +4,7 @@ K := $(PYTHON) ./knobless
 RUN := .venv/bin/python -m
 
 .DEFAULT_GOAL := help
-.PHONY: help up down down-all status test check fast lint types layers bench footprint env-dev
+.PHONY: help up down down-all status test check fast lint types layers bench bench-autoscaler footprint env-dev
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -44,6 +44,9 @@ fast: env-dev
 
 bench: env-dev ## latency through our gateway over a bare HAProxy; table, and JSON under bench-results/
 	@$(RUN) tests.bench.gateway_latency
+
+bench-autoscaler: env-dev ## our autoscaler and its rivals in simulation, goals beside results (at most 10 minutes; FULL=1: all)
+	@$(RUN) tests.bench.autoscaler $(if $(FULL),--full)
 
 footprint: env-dev ## memory of the running local stack, by program
 	@$(RUN) tests.bench.stack_footprint

@@ -1,7 +1,8 @@
-"""The two ends of the scale: a fleet that never changes, and one that knows the future.
+"""The ends of the scale: a fleet that never changes, one that knows the future, one that knows the present.
 
-Owns `Static`, which swept over sizes is the best constant fleet of each cost, and `Clairvoyant`, which asks for what
-each second needs one start-up ahead. No policy has to be as good as the second one.
+Owns `Static`, which swept over sizes is the best constant fleet of each cost, `Clairvoyant`, which asks for what each
+second needs one start-up ahead, and `Prompt`, which knows each second's need as it comes. No policy has to be as good
+as the second; what the third loses is lost to start-up alone, so only a forecast or spare replicas do better.
 """
 
 import math
@@ -49,3 +50,19 @@ class Clairvoyant(Plain):
 
     def decide(self, seen: Seen) -> int | None:
         return ahead(self._replicas, seen.now_s, seen.now_s + self._start_up_s + 2 * self.period_s)
+
+
+class Prompt(Plain):
+    """The largest need of the last `hold_s`, this second's included: a reactive policy without delay or noise."""
+
+    name = "prompt"
+    period_s = 1.0
+    window_s = 1.0
+
+    def __init__(self, replicas: Sequence[int], hold_s: float = 300.0, queue: QueueRules = UNBOUNDED) -> None:
+        self.queue = queue
+        self._replicas = replicas
+        self._hold_s = hold_s
+
+    def decide(self, seen: Seen) -> int | None:
+        return ahead(self._replicas, seen.now_s - self._hold_s, seen.now_s + self.period_s)

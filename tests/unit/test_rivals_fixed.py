@@ -3,7 +3,7 @@
 import pytest
 
 from simulator.policy import Fleet, Seen
-from simulator.rivals.fixed import Clairvoyant, Static, ahead, needed
+from simulator.rivals.fixed import Clairvoyant, Prompt, Static, ahead, needed
 
 
 def test_static_is_static() -> None:
@@ -26,3 +26,8 @@ def test_it_asks_one_start_up_early() -> None:
     policy = Clairvoyant([1] * 100 + [8] * 100, start_up_s=30.0)
     assert policy.decide(Seen(67.0, [], Fleet(1, 0), 8)) == 1
     assert policy.decide(Seen(69.0, [], Fleet(1, 0), 8)) == 8
+
+
+def test_the_prompt_one_asks_in_the_second_of_the_need_and_holds_it() -> None:
+    policy = Prompt([1] * 100 + [8] + [1] * 100, hold_s=50.0)
+    assert [policy.decide(Seen(now_s, [], Fleet(1, 0), 8)) for now_s in (98.0, 100.0, 150.0, 151.0)] == [1, 8, 8, 1]

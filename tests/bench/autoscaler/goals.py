@@ -1,0 +1,91 @@
+"""The goals set for the autoscaler, each beside what was measured. Pure; a missed goal is a finding, no failure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import mean
+
+from tests.bench.autoscaler.steady import Steadied
+from tests.bench.autoscaler.step import Stepped
+from tests.bench.autoscaler.sweep import Compared, summed
+
+AGAINST_BURSTY = {30.0: 1 / 3, 120.0: 1 / 2}
+SMOOTH_COST = 0.9
+LOST_OVER_START_UP_S = 6.0
+PEAK = {"no retries": 1.2, "2 retries, marked": 1.2, "5 retries, marked": 1.2}
+PEAK_UNMARKED = 1.6
+CHANGES = {True: 1.0, False: 2.0}  # at five replicas or more; below
+
+
+@dataclass(frozen=True)
+class Goal:
+    """`measured` is to be at most `most`. `note`: what else a reader must know of the number."""
+
+    text: str
+    measured: float
+    most: float
+    note: str = ""
+
+    @property
+    def met(self) -> bool:
+        return self.measured <= self.most
+
+    @property
+    def verdict(self) -> str:
+        if self.met:
+            return "met"
+        over = f" ({self.measured / self.most - 1:+.0%})" if self.most else ""
+        return f"missed by {self.measured - self.most:.2f}{over}"
+
+
+def of_curves(cases: Sequence[Compared]) -> Iterator[Goal]:
+    for start_up_s in dict.fromkeys(case.case[1] for case in cases):
+        bursty = [case for case in cases if case.case[1] == start_up_s and case.bursty]
+        smooth = [case for case in cases if case.case[1] == start_up_s and not case.bursty]
+        yield from _bursty(bursty, start_up_s)
+        yield from _smooth(smooth, start_up_s)
+
+
+def _bursty(cases: Sequence[Compared], start_up_s: float) -> Iterator[Goal]:
+    for rival in ("hpa", "kpa"):
+        total = summed(cases, rival)
+        if start_up_s in AGAINST_BURSTY and total.rival_bad:
+            text = f"bursty, {start_up_s:.0f} s: bad requests over {rival}'s at equal cost"
+            note = f"{total.bad:.0f} / {total.rival_bad:.0f}; worse in {total.worse} of {len(cases)}"
+            yield Goal(text, total.bad_ratio, AGAINST_BURSTY[start_up_s], note)
+    total = summed(cases, "static")
+    if total.rival_bad:
+        text = f"bursty, {start_up_s:.0f} s: bad requests over the best constant fleet's of that cost"
+        note = f"{total.bad:.0f} / {total.rival_bad:.0f}; worse in {total.worse} of {len(cases)}"
+        yield Goal(text, total.bad_ratio, 1.0, note)
+
+
+def _smooth(cases: Sequence[Compared], start_up_s: float) -> Iterator[Goal]:
+    for rival in ("hpa", "kpa"):
+        total = summed(cases, rival)
+        if total.rival_cost:
+            text = f"smooth, {start_up_s:.0f} s: cost over {rival}'s at equal bad requests"
+            yield Goal(text, total.cost_ratio, SMOOTH_COST, f"{total.bad:.0f} bad")
+
+
+def of_steps(steps: Sequence[Stepped]) -> Iterator[Goal]:
+    for step in steps:
+        if step.contender != "ours":
+            continue
+        name = f"step, {step.start_up_s:.0f} s, {step.clients}"
+        if step.clients in PEAK:
+            yield Goal(
+                f"{name}: traffic lost beyond the start-up, s", step.lost_s - step.start_up_s, LOST_OVER_START_UP_S
+            )
+        yield Goal(f"{name}: peak over ideal", step.peak_ratio, PEAK.get(step.clients, PEAK_UNMARKED))
+
+
+def of_steadiness(found: Sequence[Steadied]) -> Iterator[Goal]:
+    for large, most in CHANGES.items():
+        sizes = [one for one in found if one.contender == "ours" and (one.size >= 5) is large]
+        if sizes:
+            text = f"constant load, {'5 replicas or more' if large else 'fewer than 5'}: changes an hour"
+            yield Goal(
+                text, mean(one.changes for one in sizes), most, f"worst size {max(s.changes for s in sizes):.1f}"
+            )
