@@ -48,9 +48,10 @@ class Traffic:
     def rates_rps(self) -> list[float]:
         """By second; single requests as means over 10 s."""
         if isinstance(self.load, Rates):
-            return self.load.mean_counts(1.0).tolist()
+            return list(map(float, self.load.mean_counts(1.0)))
         counts = self.load.counts(np.random.default_rng(0), 1.0).astype(float)
-        return np.convolve(np.pad(counts, (5, 4), mode="edge"), np.full(10, 0.1), mode="valid").tolist()
+        means = np.convolve(np.pad(counts, (5, 4), mode="edge"), np.full(10, 0.1), mode="valid")
+        return list(map(float, means))
 
     @property
     def needed(self) -> list[int]:
@@ -96,8 +97,9 @@ def _rates(file: str, scale: float, cv: float = 1.0, minutes: tuple[int, int] = 
 
 def _joined(file: str, scale: float, cv: float, minutes: int) -> Rates:
     """Ten-minute means, joined by lines."""
-    at_s = np.arange(0.0, minutes * 60.0, 60.0)
-    return Rates((np.interp(at_s, *zip(*_column(file), strict=True)) * scale).tolist(), 60.0, cv)
+    rows = np.array(_column(file))
+    means = np.interp(np.arange(0.0, minutes * 60.0, 60.0), rows[:, 0], rows[:, 1])
+    return Rates((means * scale).tolist(), 60.0, cv)
 
 
 def _sine(low: float, high: float, period_s: float, duration_s: int) -> Rates:
