@@ -21,6 +21,8 @@ _REPLACING: Final = frozenset(
 _DELETING: Final = frozenset({"delete", "remove-pending-replace"})
 _HOLDS_DATA: Final = frozenset({"Secret", "PersistentVolumeClaim", "PersistentVolume"})
 _SERVES: Final = frozenset({"Deployment", "StatefulSet", "DaemonSet", "Service"})
+REPLACE: Final = "replace"
+DELETE: Final = "delete"
 _PROVIDER: Final = "pulumi:providers:kubernetes"
 
 
@@ -77,7 +79,7 @@ def _judge_step(step: Mapping[str, Any], announced: Collection[str]) -> Verdict 
     if operation in _HARMLESS:
         return None
     kind, name = _kind(step, urn), urn.split("::", 3)[-1]
-    word = "replace" if operation in _REPLACING else "delete" if operation in _DELETING else operation
+    word = REPLACE if operation in _REPLACING else DELETE if operation in _DELETING else operation
     message = _objection(word, kind, _object(step), urn)
     if message is None:
         return None
@@ -87,7 +89,7 @@ def _judge_step(step: Mapping[str, Any], announced: Collection[str]) -> Verdict 
 
 def _objection(operation: str, kind: str, obj: Mapping[str, Any], urn: str) -> str | None:
     """Why the operation must not happen unannounced, or None where it may."""
-    if operation not in ("replace", "delete"):
+    if operation not in (REPLACE, DELETE):
         return "this operation is unknown to the rules, so it is not let through"
     metadata = obj.get("metadata")
     namespace = str(metadata.get("namespace", "")) if isinstance(metadata, Mapping) else ""
@@ -99,9 +101,9 @@ def _objection(operation: str, kind: str, obj: Mapping[str, Any], urn: str) -> s
         return "everything in the namespace would go with it"
     if kind in _HOLDS_DATA:
         return "what it holds would be lost"
-    if kind in _SERVES and (operation == "replace" or namespace == names.SYSTEM_NAMESPACE):
+    if kind in _SERVES and (operation == REPLACE or namespace == names.SYSTEM_NAMESPACE):
         return "under the same name the old one is deleted first, or the new one by mistake: it would stop serving"
-    if operation == "replace" and _type(urn) == _PROVIDER:
+    if operation == REPLACE and _type(urn) == _PROVIDER:
         return "a replaced provider replaces everything that it manages"
     return None
 

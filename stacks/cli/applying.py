@@ -6,11 +6,12 @@ does not keep the others from being applied.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
 from policies import operations
+from policies.operations import Verdict
 from stacks.cli.console import Console, duration
 from stacks.cli.errors import CliError, ExitCode
 from stacks.cli.planning import StackPlan
@@ -21,27 +22,29 @@ AT_ONCE = 4
 INTERRUPTED = "interrupted"
 
 
-def gate(plans: tuple[StackPlan, ...], announced: Collection[str] = ()) -> None:
-    """Raises CliError with every step of every stack that the rules refuse; nothing is applied then."""
-    refused = [
-        f"{plan.stack}: {verdict}"
-        for plan in plans
-        if plan.preview is not None
-        for verdict in operations.refused(operations.judge(plan.preview.steps, announced))
-    ]
+Agreed = Mapping[str, Sequence[Verdict]]
+
+
+def gate(plans: tuple[StackPlan, ...], announced: Collection[str] = ()) -> Agreed:
+    """What a person has announced, by stack. CliError with every step that the rules refuse: nothing is applied."""
+    judged = {plan.stack: operations.judge(plan.preview.steps, announced) for plan in plans if plan.preview is not None}
+    refused = [(stack, verdict) for stack, verdicts in judged.items() for verdict in operations.refused(verdicts)]
     if refused:
-        lines = "\n".join(f"- {line}" for line in refused)
+        lines = "\n".join(f"- {stack}: {verdict}" for stack, verdict in refused)
         raise CliError(
             f"the rules on operations refuse this plan; nothing was applied:\n{lines}",
             hint="`knobless up --announce NAME` agrees to an operation on NAME",
             code=ExitCode.POLICY,
         )
+    return judged
 
 
-def apply(pulumi: Pulumi, plans: tuple[StackPlan, ...], console: Console, watch: Watch) -> None:
+def apply(
+    pulumi: Pulumi, plans: tuple[StackPlan, ...], console: Console, watch: Watch, agreed: Agreed | None = None
+) -> None:
     """Apply each stack that changes, group after group. Raises CliError with every failure of a group."""
     for group in in_order(plans):
-        failures = _apply_group(pulumi, group, console, watch)
+        failures = _apply_group(pulumi, group, console, watch, agreed or {})
         if failures:
             message = "\n".join(error.message for error in failures)
             raise CliError(message, hint=failures[0].hint, code=failures[0].code)
@@ -63,12 +66,17 @@ def in_order(plans: tuple[StackPlan, ...]) -> list[list[StackPlan]]:
     return [platform, endpoints, gone, gone_platform]
 
 
-def _apply_group(pulumi: Pulumi, plans: list[StackPlan], console: Console, watch: Watch) -> list[CliError]:
+def _apply_group(
+    pulumi: Pulumi, plans: list[StackPlan], console: Console, watch: Watch, agreed: Agreed
+) -> list[CliError]:
     if not plans:
         return []
     stop = Event()
     with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
-        running = [pool.submit(_apply_one, pulumi, plan, console, watch(plan), stop) for plan in plans]
+        running = [
+            pool.submit(_apply_one, pulumi, plan, console, watch(plan), stop, agreed.get(plan.stack, ()))
+            for plan in plans
+        ]
         try:
             return [failure for future in running if (failure := future.result()) is not None]
         except KeyboardInterrupt:
@@ -79,7 +87,12 @@ def _apply_group(pulumi: Pulumi, plans: list[StackPlan], console: Console, watch
 
 
 def _apply_one(
-    pulumi: Pulumi, plan: StackPlan, console: Console, watch: Callable[[], str | None], stop: Event
+    pulumi: Pulumi,
+    plan: StackPlan,
+    console: Console,
+    watch: Callable[[], str | None],
+    stop: Event,
+    agreed: Sequence[Verdict],
 ) -> CliError | None:
     verb, past = ("Removing", "removed") if plan.removed else ("Applying", "applied")
     console.note(f"==> {verb} {plan.stack}")
@@ -96,8 +109,24 @@ def _apply_one(
         if plan.removed:
             pulumi.destroy(plan.stack, say, abandon)
         else:
-            pulumi.up(plan.stack, say, abandon)
+            _up(pulumi, plan, say, abandon, agreed)
     except CliError as error:
         return error
     console.note(f"    {plan.stack} {past} in {duration(console.clock() - started_s)}")
     return None
+
+
+def _up(
+    pulumi: Pulumi,
+    plan: StackPlan,
+    say: Callable[[str], None],
+    abandon: Callable[[], str | None],
+    agreed: Sequence[Verdict],
+) -> None:
+    if plan.is_new:
+        pulumi.init(plan.stack)
+    pulumi.up(plan.stack, say, abandon, [verdict.urn for verdict in agreed])
+    if any(verdict.operation == operations.REPLACE for verdict in agreed):
+        # Where the engine asks for a replace, the new object is made before the old one is deleted, and under one name
+        # that deletes the new one. A second run finds it missing and makes it.
+        pulumi.up(plan.stack, say, abandon)

@@ -58,9 +58,9 @@ def up(session: Session, *, assume_yes: bool, only: tuple[str, ...], announced: 
         _note_entrance(session, facts, environment.platform)
     pulumi = Pulumi(session.workspace, bin_dir, session.console.note)
     plans = _plans(session, pulumi, chosen, removals=not only)
-    applying.gate(plans, announced)
+    agreed = _gate(session, plans, announced)
     _confirm_removals(session, plans, assume_yes)
-    applying.apply(pulumi, plans, session.console, lambda plan: waiting.watch(session, facts, plan))
+    applying.apply(pulumi, plans, session.console, lambda plan: waiting.watch(session, facts, plan), agreed)
     waiting.check_ready(session, plans)
     if environment.platform.context is not None:
         _note_entrance(session, facts, environment.platform)
@@ -161,7 +161,7 @@ def _build(session: Session, platform: PlatformSpec, facts: ClusterFacts, chosen
         session.console.note("\n".join(f"    {line}" for line in built))
 
 
-def plan(session: Session, *, expect_no_changes: bool) -> None:
+def plan(session: Session, *, announced: tuple[str, ...], expect_no_changes: bool) -> None:
     environment = session.declared()
     facts = session.facts()
     ensure_passphrase(session.workspace)
@@ -169,7 +169,7 @@ def plan(session: Session, *, expect_no_changes: bool) -> None:
         session.with_kube(facts, context_cluster.reach)
     bin_dir = local_cluster.pulumi_only(session.workspace, session.console)
     plans = _plans(session, Pulumi(session.workspace, bin_dir, session.console.note), environment.endpoints)
-    applying.gate(plans)
+    _gate(session, plans, announced)
     _note_missing_pull_secrets(session, facts, environment.platform)
     if expect_no_changes and any(plan.changes for plan in plans):
         raise CliError("the plan has changes", code=ExitCode.CHANGES)
@@ -200,6 +200,15 @@ def _plans(
     return plans
 
 
+def _gate(session: Session, plans: tuple[planning.StackPlan, ...], announced: tuple[str, ...]) -> applying.Agreed:
+    """What was announced and will happen is told, as what is refused is."""
+    agreed = applying.gate(plans, announced)
+    for stack, verdicts in agreed.items():
+        for verdict in verdicts:
+            session.console.note(f"    {stack}: {verdict}")
+    return agreed
+
+
 def _confirm_removals(session: Session, plans: tuple[planning.StackPlan, ...], assume_yes: bool) -> None:
     gone = [plan.stack for plan in plans if plan.removed]
     if gone:
@@ -207,10 +216,12 @@ def _confirm_removals(session: Session, plans: tuple[planning.StackPlan, ...], a
         session.agree(f"Remove {', '.join(gone)}, whose files are gone?", assume_yes, hint)
 
 
-def down(session: Session, *, purge: bool, assume_yes: bool) -> None:
+def down(session: Session, *, purge: bool, assume_yes: bool, cluster_gone: bool = False) -> None:
     """Works without readable files too: what runs must be stoppable whatever Git says."""
     context = context_cluster.context_of(session.workspace)
-    if context is not None:
+    if context is not None and cluster_gone:
+        _forget(session, context, assume_yes)
+    elif context is not None:
         _clear(session, context, assume_yes)
     else:
         with session.console.step(f"Stopping instance {session.workspace.instance}"):
@@ -218,6 +229,19 @@ def down(session: Session, *, purge: bool, assume_yes: bool) -> None:
     if purge:
         with session.console.step(f"Removing {session.workspace.home}"):
             local_cluster.purge(session.workspace, session.console)
+
+
+def _forget(session: Session, context: str, assume_yes: bool) -> None:
+    """The state of an environment whose cluster is no more; no cluster is asked, and nothing is removed from one."""
+    bin_dir = local_cluster.pulumi_only(session.workspace, session.console)
+    pulumi = Pulumi(session.workspace, bin_dir, session.console.note)
+    stacks = context_cluster.standing(pulumi, session.workspace.environment).stacks
+    if stacks:
+        question = f"Forget {', '.join(stacks)}, as the cluster {context!r} is gone? What still stands there stays."
+        session.agree(question, assume_yes, "`knobless down --cluster-gone --yes` does without the question")
+        for stack in stacks:
+            pulumi.forget(stack)
+    local_cluster.forget_stacks(session.workspace)
 
 
 def _clear(session: Session, context: str, assume_yes: bool) -> None:

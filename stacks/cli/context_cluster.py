@@ -164,8 +164,13 @@ class Standing:
     namespaces: tuple[str, ...]
 
     @property
+    def stacks(self) -> tuple[str, ...]:
+        """Endpoints first, then what they stand on."""
+        return (*self.endpoints, *([self.platform] if self.platform is not None else []))
+
+    @property
     def is_empty(self) -> bool:
-        return self.platform is None and not self.endpoints
+        return not self.stacks
 
 
 def standing(pulumi: Pulumi, environment: str) -> Standing:
@@ -205,8 +210,7 @@ def removal(context: str, what: Standing) -> str:
 
 def remove(pulumi: Pulumi, what: Standing, console: Console) -> None:
     """Endpoints first, side by side; then what they stood on, its protection taken off."""
-    gone = (*what.endpoints, *([what.platform] if what.platform is not None else []))
-    applying.apply(pulumi, tuple(StackPlan(stack, None) for stack in gone), console, lambda _: lambda: None)
+    applying.apply(pulumi, tuple(StackPlan(stack, None) for stack in what.stacks), console, lambda _: lambda: None)
 
 
 async def clear_leftovers(kube: KubeClient) -> None:

@@ -72,12 +72,19 @@ def check_machine(workspace: Workspace, gateway_port: int, console: Console) -> 
     if problems:
         lines = "\n".join(f"- {problem}" for problem in problems)
         raise CliError(f"this machine can't run the embedded cluster:\n{lines}", code=ExitCode.MACHINE)
-    if missing:
+    if announced := to_come(len(missing), workspace.mlflow_python.exists()):
         gib = needs.disk_bytes // preflight.GIB
-        console.note(
-            f"{len(missing)} tools are built from source once: about 20 minutes on two cores, up to {gib} GiB below "
-            f"{workspace.home}. Ctrl-C stops cleanly; the next run goes on."
-        )
+        went_on = "Ctrl-C stops cleanly; the next run goes on."
+        console.note(f"{announced}, up to {gib} GiB below {workspace.home}. {went_on}")
+
+
+def to_come(missing_tools: int, has_environment: bool) -> str:
+    """What a first run makes, and about how long that takes on two cores; nothing where all is there."""
+    if missing_tools:
+        return f"{missing_tools} tools are built from source once: about 20 minutes on two cores"
+    if not has_environment:
+        return "Images and MLflow's environment are made once: about 4 minutes on two cores"
+    return ""
 
 
 def prepare(workspace: Workspace, console: Console) -> Prepared:

@@ -127,21 +127,23 @@ def build(session: Session) -> None:
 @click.option(
     "--expect-no-changes", is_flag=True, help=f"Exit with {int(ExitCode.CHANGES)} where something would change."
 )
+@click.option("--announce", multiple=True, metavar="NAME", help="As with `up`: what was agreed to is not refused.")
 @click.pass_obj
 @command
-def plan(session: Session, expect_no_changes: bool) -> None:
+def plan(session: Session, expect_no_changes: bool, announce: tuple[str, ...]) -> None:
     """Show what `up` would change, and whether pods restart."""
-    bring_up.plan(session, expect_no_changes=expect_no_changes)
+    bring_up.plan(session, announced=announce, expect_no_changes=expect_no_changes)
 
 
 @cli.command()
 @click.option("--purge", is_flag=True, help="Remove tools, images, the model registry's data and keys as well.")
 @click.option("--yes", is_flag=True, help="Take the environment off a cluster of your own without asking.")
+@click.option("--cluster-gone", is_flag=True, help="Your own cluster is no more: forget what stood there, ask nothing.")
 @click.pass_obj
 @command
-def down(session: Session, purge: bool, yes: bool) -> None:
+def down(session: Session, purge: bool, yes: bool, cluster_gone: bool) -> None:
     """Stop everything that runs; tools, images, MLflow's data and keys stay."""
-    bring_up.down(session, purge=purge, assume_yes=yes)
+    bring_up.down(session, purge=purge, assume_yes=yes, cluster_gone=cluster_gone)
 
 
 @cli.command()

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from spec import names
-from stacks.cli.pulumi_cli import Preview, Pulumi
+from stacks.cli.pulumi_cli import Pulumi
+from stacks.cli.pulumi_output import Preview
 
 VERBS = {"create": "create", "update": "update", "delete": "delete", "replace": "replace"}
 # The field of an endpoint object whose change makes a revision, and so new pods; `revision_of` looks at no other.
@@ -22,10 +23,11 @@ POD_PATH = "spec.podTemplate"
 
 @dataclass(frozen=True)
 class StackPlan:
-    """One stack of the plan: applied with `preview`, or removed."""
+    """One stack of the plan: applied with `preview`, or removed. An `is_new` one is made when it is applied."""
 
     stack: str
     preview: Preview | None
+    is_new: bool = False
 
     @property
     def removed(self) -> bool:
@@ -115,18 +117,17 @@ def pods(steps: Iterable[Mapping[str, Any]]) -> str:
 def make(
     pulumi: Pulumi, declared: list[str], environment: str, *, removals: bool, report: Callable[[str], None]
 ) -> tuple[StackPlan, ...]:
-    """Preview every declared stack, as many at once as there are cores; name the removals where asked for.
+    """Preview every declared stack, as many at once as there are cores; name the removals where asked for. Leaves
+    nothing behind, whatever becomes of it.
 
     `declared` has the platform first; the answer keeps its order, with removals at its end.
     """
     known = pulumi.stacks()
-    for stack in declared:
-        if stack not in known:
-            pulumi.init(stack)
 
     def preview(stack: str) -> StackPlan:
         report(f"previewing {stack}")
-        return StackPlan(stack, pulumi.preview(stack))
+        is_new = stack not in known
+        return StackPlan(stack, pulumi.preview(stack, is_new=is_new), is_new)
 
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
         plans = tuple(pool.map(preview, declared))

@@ -14,44 +14,26 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from embedded import host_settings
-from stacks.cli import stack_lock, stack_state
+from stacks.cli import orphans, plan_state, pulumi_output, stack_lock, stack_state
 from stacks.cli.errors import CliError, ExitCode
+from stacks.cli.pulumi_output import Preview
 from stacks.cli.workspace import PROJECT, Workspace
 
 GENERATED = ".pulumi-config"  # stackConfigDir of Pulumi.yaml
-TAIL_LINES = 60
 PROTECTED = "A team's namespace and what serves are protected; docs/removing-a-team.md says how they are taken away"
-WITHOUT_REASON = "preview failed"
+# Not even where a shell has them: the first lets a plan of Pulumi's own stop a run, the second can lose state.
+UNWANTED = frozenset({"PULUMI_EXPERIMENTAL", "PULUMI_SKIP_CHECKPOINTS"})
 POLL_S = 1.0
 INTERRUPT_GRACE_S = 60.0
 # A run whose `knobless` was killed is told to end, and takes this long at most to write its state.
 HOLDER_BOUND_S = 60.0
 LOCKED = "Another run holds the stack's lock. If none is going on, an interrupted one left it: `pulumi cancel STACK`"
-
-
-@dataclass(frozen=True)
-class Preview:
-    """What one `pulumi preview --json` said.
-
-    Args:
-        stack: the stack's name.
-        steps: the `steps` of the output, as Pulumi wrote them.
-        counts: resources by operation, without `same`.
-    """
-
-    stack: str
-    steps: tuple[Mapping[str, Any], ...]
-    counts: Mapping[str, int]
-
-    @property
-    def changes(self) -> bool:
-        return bool(self.counts)
 
 
 def ensure_passphrase(workspace: Workspace) -> None:
@@ -92,17 +74,6 @@ def variables(workspace: Workspace, bin_dir: Path, inherited: Mapping[str, str])
     return own
 
 
-def count_operations(steps: tuple[Mapping[str, Any], ...]) -> dict[str, int]:
-    """Resources by operation; `same`, `read` and the parts of a replace are no change of their own."""
-    quiet = {"same", "read", "refresh", "create-replacement", "delete-replaced", "discard", "read-discard"}
-    counts: dict[str, int] = {}
-    for step in steps:
-        operation = str(step.get("op"))
-        if operation not in quiet:
-            counts[operation] = counts.get(operation, 0) + 1
-    return counts
-
-
 class Pulumi:
     """The `pulumi` command in one workspace.
 
@@ -115,7 +86,8 @@ class Pulumi:
     def __init__(self, workspace: Workspace, bin_dir: Path, say: Callable[[str], None] = lambda _: None) -> None:
         self._workspace = workspace
         self._say = say
-        self._env = {**os.environ, **variables(workspace, bin_dir, os.environ)}
+        inherited = {name: value for name, value in os.environ.items() if name not in UNWANTED}
+        self._env = {**inherited, **variables(workspace, bin_dir, inherited), **orphans.mark(workspace.cluster_dir)}
         self._state = stack_lock.state_folder(self._env["PULUMI_BACKEND_URL"])
         self.log_dir = workspace.pulumi_dir / "log"
         for folder in (self.log_dir, workspace.pulumi_dir / "state"):
@@ -130,21 +102,48 @@ class Pulumi:
         (self._workspace.root / GENERATED / f"Pulumi.{stack}.yaml").unlink(missing_ok=True)
         self._quiet("stack", "init", stack, "--secrets-provider", "passphrase", "--no-select")
 
-    def preview(self, stack: str) -> Preview:
-        """Run `pulumi preview --json`; raises CliError with Pulumi's own diagnostics."""
-        self._settle(stack)
-        result = self._run("preview", "-s", stack, "--json", *self._packs())
-        if result.returncode != 0:
+    def preview(self, stack: str, *, is_new: bool = False) -> Preview:
+        """Run `pulumi preview --json` on a copy of the state, so that no trace of it stays; an `is_new` stack is not
+        made for it. Raises CliError with Pulumi's own diagnostics.
+        """
+        if not is_new:
+            self._settle(stack)
+        with plan_state.copied(stack, None if is_new else self._deployment(stack)) as copy:
+            # The settings of a stack that is there hold the salt of its state; those of a new one are of no use later.
+            settings = ["--config-file", str(copy.settings)] if is_new else []
+            arguments = ("preview", "-s", stack, *settings, *self._packs())
+            result = self._run(*arguments, "--json", backend_url=copy.backend_url)
+            if result.returncode == 0:
+                return pulumi_output.read_preview(stack, result.stdout)
             output = result.stdout + result.stderr
-            if diagnostics(output) in ("", WITHOUT_REASON):  # a policy's verdict stands in the plain text only
-                output = self._run("preview", "-s", stack, *self._packs()).stdout
-            raise self.failure(f"the preview of {stack} failed", result.returncode, output)
-        steps = tuple(json.loads(result.stdout).get("steps", []))
-        return Preview(stack, steps, count_operations(steps))
+            if not pulumi_output.has_reason(output):
+                output = self._run(*arguments, backend_url=copy.backend_url).stdout
+        raise self.failure(f"the preview of {stack} failed", result.returncode, output)
 
-    def up(self, stack: str, on_line: Callable[[str], None], abandon: Callable[[], str | None]) -> None:
-        """Apply. `abandon` is asked about once a second; a text ends the wait early and becomes the error."""
-        self._stream(stack, ["up", "-s", stack, "--yes", "--skip-preview", *self._packs()], on_line, abandon)
+    def up(
+        self,
+        stack: str,
+        on_line: Callable[[str], None],
+        abandon: Callable[[], str | None],
+        announced: Collection[str] = (),
+    ) -> None:
+        """Apply. `abandon` is asked about once a second; a text ends the wait early and becomes the error. What is
+        `announced`, by URN, is not protected in this run.
+        """
+        with self._unprotected(stack, announced):
+            self._stream(stack, ["up", "-s", stack, "--yes", "--skip-preview", *self._packs()], on_line, abandon)
+
+    @contextmanager
+    def _unprotected(self, stack: str, urns: Collection[str]) -> Iterator[None]:
+        """What still stands after a run that did not end well is protected again."""
+        for urn in urns:
+            self._quiet("state", "unprotect", urn, "-s", stack, "--yes")
+        try:
+            yield
+        except BaseException:
+            for urn in sorted(set(urns) & self._urns(stack)) if urns else ():
+                self._run("state", "protect", urn, "-s", stack, "--yes")
+            raise
 
     def destroy(self, stack: str, on_line: Callable[[str], None], abandon: Callable[[], str | None]) -> None:
         """Remove all that the stack holds, and the stack."""
@@ -157,8 +156,20 @@ class Pulumi:
     def outputs(self, stack: str) -> dict[str, Any]:
         return dict(json.loads(self._quiet("stack", "output", "-s", stack, "--json")))
 
+    def forget(self, stack: str) -> None:
+        """Remove the stack with all that its state holds; nothing is asked of a cluster."""
+        self._quiet("stack", "rm", stack, "--force", "--yes")
+
+    def _deployment(self, stack: str) -> dict[str, Any]:
+        return dict(json.loads(self._quiet("stack", "export", "-s", stack))["deployment"] or {})
+
+    def _urns(self, stack: str) -> set[str]:
+        return {str(resource["urn"]) for resource in self._deployment(stack).get("resources") or []}
+
     def _settle(self, stack: str) -> None:
         """Put right what a run that did not end well, or another checkout, left about this stack."""
+        if ended := orphans.end(self._workspace.cluster_dir):
+            self._say(f"    ended {ended} processes of a run whose pulumi was killed")
         if self._state is None:
             return
         self._fit_settings(self._state, stack)
@@ -173,7 +184,7 @@ class Pulumi:
 
     def _take_in_created(self, stack: str) -> None:
         """Objects that a killed run may have made without noting it belong to the stack, and go with it."""
-        noted = stack_state.with_created(json.loads(self._quiet("stack", "export", "-s", stack)))
+        noted = stack_state.with_created({"version": plan_state.VERSION, "deployment": self._deployment(stack)})
         if noted is not None:
             with tempfile.NamedTemporaryFile("w", dir=self._workspace.pulumi_dir, suffix=".json") as file:
                 json.dump(noted, file)
@@ -204,9 +215,10 @@ class Pulumi:
         setpriv = shutil.which("setpriv")
         return [setpriv, "--pdeathsig", "INT"] if setpriv else []
 
-    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def _run(self, *arguments: str, backend_url: str | None = None) -> subprocess.CompletedProcess[str]:
+        env = self._env if backend_url is None else {**self._env, "PULUMI_BACKEND_URL": backend_url}
         return subprocess.run(
-            self._argv(arguments), env=self._env, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+            self._argv(arguments), env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
         )
 
     def _quiet(self, *arguments: str) -> str:
@@ -236,7 +248,7 @@ class Pulumi:
 
     def failure(self, what: str, code: int, output: str) -> CliError:
         """Pulumi's diagnostics without its progress; a policy violation and a bad spec keep their own codes."""
-        text = diagnostics(output)
+        text = pulumi_output.diagnostics(output)
         kind = ExitCode.SPEC if "problem in" in text or "problems in" in text else ExitCode.FAILED
         if code == 5 or "[mandatory]" in output:
             kind = ExitCode.POLICY
@@ -244,25 +256,6 @@ class Pulumi:
             LOCKED if "locked by" in text else PROTECTED if "is protected" in text or "protected from" in text else ""
         )
         return CliError(f"{what}:\n{text}", hint=hint, code=kind)
-
-
-def diagnostics(output: str) -> str:
-    """The part of Pulumi's output that says what is wrong, else its last lines."""
-    if output.lstrip().startswith("{"):
-        return _json_diagnostics(output)
-    lines = output.splitlines()
-    starts = [i for i, line in enumerate(lines) if line.startswith(("Diagnostics:", "Policies:", "Policy Violations:"))]
-    ends = [i for i, line in enumerate(lines) if line.startswith(("Outputs:", "Resources:", "Duration:"))]
-    kept = lines[starts[0] : next((e for e in ends if e > starts[0]), None)] if starts else lines[-TAIL_LINES:]
-    return "\n".join(line for line in kept if line.strip())
-
-
-def _json_diagnostics(output: str) -> str:
-    """Messages of a failed `--json` run: every error but the engine's own remark that there was one."""
-    document, end = json.JSONDecoder().raw_decode(output.lstrip())
-    told = [str(entry.get("message", "")).strip() for entry in document.get("diagnostics") or ()]
-    told = [line.removeprefix("error: ") for line in told if line and "an unhandled error occurred" not in line]
-    return "\n".join([*told, output.lstrip()[end:].strip()]).strip()
 
 
 def _follow(

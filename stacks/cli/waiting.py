@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from controllers.kube import MODEL_ENDPOINTS, KubeClient, KubeError
+from controllers.kube import MODEL_ENDPOINTS, KubeClient, KubeError, Object
 from spec import names
 from stacks.cli import planning, status
 from stacks.cli.console import Console
@@ -42,7 +42,7 @@ def watch(session: Session, facts: ClusterFacts, plan: planning.StackPlan) -> Ca
         except KubeError:
             return None  # not there yet, or no answer: not a word about the endpoint
         carried = (found["metadata"].get("annotations") or {}).get(names.ANNOTATION_SPEC_DIGEST)
-        return status.failure(found) if carried == digest else None
+        return refusal(found, parsed.file) if carried == digest else None
 
     def ask() -> str | None:
         try:
@@ -53,12 +53,26 @@ def watch(session: Session, facts: ClusterFacts, plan: planning.StackPlan) -> Ca
     return ask
 
 
+def refusal(endpoint: Object, file: str) -> str | None:
+    """Why the declared revision can't serve, and the way back where another one still does; None while it may."""
+    failed = status.failure(endpoint)
+    if failed is None:
+        return None
+    told = endpoint["status"]
+    serving, revisions = told.get("trafficRevision"), told.get("revisions") or ()
+    if not serving or serving == told.get("declaredRevision"):
+        return failed
+    version = next((each.get("modelVersion") for each in revisions if each.get("name") == serving), None)
+    return f"{failed}\n{serving} (version {version}) still serves. To go back: undo the change of {file}, `knobless up`"
+
+
 def check_ready(session: Session, plans: tuple[planning.StackPlan, ...]) -> None:
     """An endpoint that nothing had to be applied to may fail all the same; a run must not end well over it."""
     stacks = [names.parse_stack(plan.stack) for plan in plans if not plan.removed]
-    wanted = {stack.endpoint for stack in stacks if isinstance(stack, names.EndpointStack)}
-    found = [item for item in session.endpoints() if item["metadata"]["name"] in wanted]
-    failed = [f"{item['metadata']['name']}: {told}" for item in found if (told := status.failure(item))]
+    files = {stack.endpoint: stack.file for stack in stacks if isinstance(stack, names.EndpointStack)}
+    found = [item for item in session.endpoints() if item["metadata"]["name"] in files]
+    refusals = ((name := item["metadata"]["name"], refusal(item, files[name])) for item in found)
+    failed = [f"{name}: {told}" for name, told in refusals if told]
     if failed:
         raise CliError("\n".join(failed), hint="`knobless logs ENDPOINT` shows more", code=ExitCode.NOT_READY)
     for read in map(status.read, found):

@@ -57,3 +57,15 @@ def test_down_does_not_end_another_environments_cluster(home: Path, monkeypatch:
     assert ended == []
     local_cluster.stop(workspace(home, "local"), console)
     assert ended == ["default"]
+
+
+@pytest.mark.parametrize(
+    ("missing_tools", "has_environment", "said"),
+    [(3, False, "3 tools are built"), (0, False, "Images and MLflow's environment are made once"), (0, True, "")],
+)
+def test_what_a_first_run_makes_is_announced_before_it_begins(
+    missing_tools: int, has_environment: bool, said: str
+) -> None:
+    announced = local_cluster.to_come(missing_tools, has_environment)
+    assert announced.startswith(said) and bool(announced) is bool(said)
+    assert not announced or "minutes" in announced

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from stacks.cli import planning, pulumi_cli
-from stacks.cli.pulumi_cli import Preview, count_operations, diagnostics
+from stacks.cli import planning, pulumi_output
+from stacks.cli.pulumi_output import Preview, count_operations, diagnostics
 
 ENDPOINT = (
     "urn:pulumi:local.alpha.wine::knobless::knobless:serving:ModelEndpoint"
@@ -77,7 +77,7 @@ def test_diagnostics_keep_what_is_wrong_and_drop_the_progress() -> None:
 
 def test_output_without_diagnostics_is_cut_to_its_end() -> None:
     lines = [f"line {i}" for i in range(200)]
-    assert diagnostics("\n".join(lines)).splitlines() == lines[-pulumi_cli.TAIL_LINES :]
+    assert diagnostics("\n".join(lines)).splitlines() == lines[-pulumi_output.TAIL_LINES :]
 
 
 def test_a_failed_json_preview_tells_its_errors_and_not_its_steps() -> None:

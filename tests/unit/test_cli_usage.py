@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,10 @@ def test_an_endpoint_that_no_file_declares_is_told_before_anything_is_started(
     assert result.exit_code == ExitCode.NOT_FOUND
     assert "no file declares wien (endpoints: tumour, wine)" in result.output
     assert not home.exists()
+
+
+def test_every_exit_code_stands_in_the_help_and_in_the_readme() -> None:
+    readme = " ".join((Path(__file__).parents[2] / "README.md").read_text().split())
+    for text in (main.EPILOG, readme[readme.index("Exit codes: 0 done") :]):
+        codes = [int(number) for number in re.findall(r"(?:Exit codes: |, )([0-9]+) ", text.partition(".")[0])]
+        assert codes == [code.value for code in ExitCode]

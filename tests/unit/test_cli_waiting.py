@@ -3,6 +3,7 @@
 import io
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,3 +74,29 @@ def test_the_curl_line_says_what_this_machine_needs_and_no_more(change: dict[str
     make: Callable[..., Request] = Request
     given = {"gateway": "https://g:8443", "endpoint": "wine", "key_file": Path("/k"), "payload_file": Path("/p")}
     assert make(**{**given, "ca": Path("/a b/ca.crt"), **change}).curl_line().startswith(begins)
+
+
+def endpoint(declared: str, serving: str | None, phase: str = "Failed") -> dict[str, Any]:
+    revisions = [
+        {"name": "kept-1", "phase": "Serving", "modelVersion": "1"},
+        {"name": "kept-2", "phase": phase, "modelVersion": "2", "reason": "ModelLoadFailed", "message": "no numpy"},
+    ]
+    status = {"observedGeneration": 3, "declaredRevision": declared, "trafficRevision": serving, "revisions": revisions}
+    return {"metadata": {"generation": 3}, "status": status}
+
+
+@pytest.mark.case("pulumi-C6")
+def test_a_version_that_cannot_serve_is_told_with_what_still_does_and_the_way_back() -> None:
+    assert waiting.refusal(endpoint("kept-2", "kept-1"), "stacks/x/kept.yaml") == (
+        "ModelLoadFailed: no numpy\n"
+        "kept-1 (version 1) still serves. To go back: undo the change of stacks/x/kept.yaml, `knobless up`"
+    )
+
+
+@pytest.mark.parametrize("serving", [None, "kept-2"])
+def test_where_nothing_else_serves_there_is_no_way_back_to_tell(serving: str | None) -> None:
+    assert waiting.refusal(endpoint("kept-2", serving), "kept.yaml") == "ModelLoadFailed: no numpy"
+
+
+def test_a_revision_that_may_still_start_is_no_refusal() -> None:
+    assert waiting.refusal(endpoint("kept-2", "kept-1", "Starting"), "kept.yaml") is None

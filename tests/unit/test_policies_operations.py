@@ -38,7 +38,7 @@ def test_what_keeps_an_object_is_allowed_in_silence(operation: str, kind: str) -
     assert judge([step(operation, kind)]) == []
 
 
-@pytest.mark.case("D3")
+@pytest.mark.case("pulumi-D3")
 @pytest.mark.parametrize("operation", ["delete", "replace", "create-replacement", "delete-replaced"])
 @pytest.mark.parametrize(
     "kind", ["ModelEndpoint", "CustomResourceDefinition", "Namespace", "Secret", "PersistentVolumeClaim"]
@@ -49,7 +49,7 @@ def test_what_serves_or_holds_data_is_not_replaced_or_deleted(operation: str, ki
     assert verdict.operation == ("delete" if operation == "delete" else "replace")
 
 
-@pytest.mark.case("E1")
+@pytest.mark.case("pulumi-E1")
 @pytest.mark.parametrize("kind", ["Deployment", "Service"])
 def test_a_named_object_that_serves_is_not_replaced_however_it_came_about(kind: str) -> None:
     steps = [step(operation, kind) for operation in ("create-replacement", "replace", "delete-replaced")]
@@ -69,7 +69,7 @@ def test_what_serves_nothing_itself_may_be_replaced_or_deleted(kind: str, operat
     assert judge([step(operation, kind)]) == []
 
 
-@pytest.mark.case("F1")
+@pytest.mark.case("pulumi-F1")
 def test_a_replaced_provider_is_refused_because_it_replaces_all_below_it() -> None:
     provider = "urn:pulumi:local.platform::knobless::pulumi:providers:kubernetes::cluster"
     (verdict,) = judge([{"op": "replace", "urn": provider, "oldState": {"inputs": {}}}])

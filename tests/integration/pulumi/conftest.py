@@ -1,6 +1,11 @@
 """A real API server with its controllers (no node, so no pod runs), the real `pulumi`, and registries that answer.
 
 The rollout is stood in for by a thread that writes `Ready`; what is tested is what Pulumi does to the cluster.
+
+Cases of this kind (`pulumi-...`) that have no test, since what they are about is not there yet: A4 and A5 (no stack of
+a cloud), A7 and B7 (drift by owner, on a schedule), B8 (no status of a run is kept), C1 (`min: 0` is refused), C3 (no
+endpoint over several nodes), H1 and I1 to I6 (no plan is stored or commented on a pull request). H6 is a time, which no
+test asserts.
 """
 
 from __future__ import annotations
@@ -25,6 +30,9 @@ import httpx
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+
+from stacks.cli.pulumi_cli import Pulumi
+from stacks.cli.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "pulumi", "pulumi-language-python")
@@ -372,6 +380,33 @@ def beside(pulumi: str) -> Path | None:
     """The plugins that the toolchain installs beside its programs."""
     plugins = Path(pulumi).parents[1] / "plugins"
     return plugins if plugins.is_dir() else None
+
+
+class WithoutDeployments(Pulumi):
+    """As the command line runs it, but for the platform's two Deployments, whose pods could not run here."""
+
+    def _packs(self) -> list[str]:
+        return [*super()._packs(), "--exclude", "**Deployment**"]
+
+
+@pytest.fixture(scope="session")
+def workspace(engine: Engine) -> Workspace:
+    """The engine's files and state as the command line sees them."""
+    place = Workspace(ROOT, engine.folder / "stacks", engine.folder / "knobless", ENVIRONMENT, "test")
+    place.cluster_file.parent.mkdir(parents=True)
+    place.cluster_file.write_text((engine.folder / "cluster.json").read_text())
+    place.pulumi_home.mkdir()
+    if (engine.folder / "home" / "plugins").exists():
+        (place.pulumi_home / "plugins").symlink_to(engine.folder / "home" / "plugins")
+    return place
+
+
+@pytest.fixture
+def command(engine: Engine, workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Pulumi:
+    """What `knobless` drives Pulumi with."""
+    for name in ("PULUMI_BACKEND_URL", "PULUMI_CONFIG_PASSPHRASE"):
+        monkeypatch.setenv(name, engine.variables[name])
+    return WithoutDeployments(workspace, Path(engine.program).parent)
 
 
 @pytest.fixture(scope="session")

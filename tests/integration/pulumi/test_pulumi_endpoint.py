@@ -5,9 +5,18 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
+
+from components.manifests import endpoint
+from components.manifests.model_pod import ServedModel
+from controllers.kube.fields import covers
+from controllers.rollout.objects import deployment_object
+from spec.endpoint import load_endpoint
+from spec.platform import Rollout
+from spec.revision import revision_of
 
 pytestmark = pytest.mark.process
 NAMESPACE = "team-alpha"
@@ -20,6 +29,18 @@ BESIDE = [
         ("apis/policy/v1", "poddisruptionbudgets"),
     ]
 ]
+
+
+NOWHERE = "127.0.0.1:9"
+
+
+def without_cluster(engine: Any, cluster: Any, name: str) -> Any:
+    """The same engine, told of a cluster that does not answer."""
+    kubeconfig = engine.folder / f"{name}.kubeconfig"
+    kubeconfig.write_text(cluster.kubeconfig.read_text().replace(cluster.url, f"https://{NOWHERE}"))
+    facts = json.loads((engine.folder / "cluster.json").read_text()) | {"kubeconfig": str(kubeconfig)}
+    (engine.folder / f"{name}.json").write_text(json.dumps(facts))
+    return replace(engine, variables={**engine.variables, "KNOBLESS_CLUSTER": str(engine.folder / f"{name}.json")})
 
 
 def op(steps: list[dict[str, Any]], kind: str) -> set[str]:
@@ -42,13 +63,13 @@ def test_up_ends_when_the_endpoint_is_ready_and_tells_where_it_is(engine: Any, w
     assert cluster.endpoint(NAMESPACE, "wine")["status"]["observedGeneration"] == 1
 
 
-@pytest.mark.case("G1")
+@pytest.mark.case("pulumi-G1")
 def test_a_second_up_changes_nothing(engine: Any, wine: str) -> None:
     ran = engine.up(wine, "--expect-no-changes")
     assert ran.code == 0, ran.output
 
 
-@pytest.mark.case("H9")
+@pytest.mark.case("pulumi-H9")
 def test_endpoints_created_at_once_do_not_touch_each_other(engine: Any, platform: str, cluster: Any) -> None:
     names = [f"twin-{number}" for number in range(4)]
     stacks = [engine.made(engine.endpoint("beta", name)) for name in names]
@@ -60,14 +81,14 @@ def test_endpoints_created_at_once_do_not_touch_each_other(engine: Any, platform
         assert json.loads(engine.run("stack", "output", "-s", stack, "--json").output)["url"].count(name) == 1
 
 
-@pytest.mark.case("G2")
+@pytest.mark.case("pulumi-G2")
 def test_the_state_is_small_and_holds_no_credential(engine: Any, wine: str) -> None:
     state = engine.run("stack", "export", "-s", wine, "--show-secrets").output
     assert len(state) < 200_000
     assert "of-this-test" not in state
 
 
-@pytest.mark.case("A8")
+@pytest.mark.case("pulumi-A8")
 def test_our_apply_owns_what_the_manifest_states_and_nothing_of_the_status(
     engine: Any, wine: str, cluster: Any
 ) -> None:
@@ -83,7 +104,7 @@ def test_our_apply_owns_what_the_manifest_states_and_nothing_of_the_status(
     assert "knobless-rollout" in {entry["manager"] for entry in fields}
 
 
-@pytest.mark.case("E2")
+@pytest.mark.case("pulumi-E2")
 @pytest.mark.parametrize(
     ("changed", "restarts"),
     [
@@ -110,7 +131,7 @@ def test_every_change_updates_the_endpoint_object_alone_and_replaces_nothing(
     assert any(path.startswith("spec.podTemplate") for path in step["detailedDiff"]) is restarts
 
 
-@pytest.mark.case("F1")
+@pytest.mark.case("pulumi-F1")
 @pytest.mark.parametrize(
     "edited",
     [{"proxy-url": "http://127.0.0.1:1"}, {"tls-server-name": "other"}, {"certificate-authority-data": "QQ=="}],
@@ -132,7 +153,7 @@ def test_an_edited_kubeconfig_replaces_nothing(engine: Any, wine: str, cluster: 
     assert engine.steps(wine) == [], "nothing has left the state"
 
 
-@pytest.mark.case("F1")
+@pytest.mark.case("pulumi-F1")
 def test_a_kubeconfig_that_moved_updates_the_provider_and_nothing_else(engine: Any, wine: str, cluster: Any) -> None:
     moved = engine.folder / "moved"
     moved.write_text(cluster.kubeconfig.read_text())
@@ -145,12 +166,12 @@ def test_a_kubeconfig_that_moved_updates_the_provider_and_nothing_else(engine: A
     assert [(step["op"], step["urn"].rsplit("::", 1)[1]) for step in steps] == [("update", "cluster")]
 
 
-@pytest.mark.case("B1")
+@pytest.mark.case("pulumi-B1", "pulumi-B2")
 def test_what_a_person_changed_is_seen_and_comes_back(engine: Any, wine: str, cluster: Any) -> None:
     path = f"/apis/knobless.dev/v1alpha1/namespaces/{NAMESPACE}/modelendpoints/wine"
     cluster.merge(path, {"spec": {"concurrency": {"max": 7}}}).raise_for_status()
     seen = engine.run("preview", "-s", wine, "--refresh", "--expect-no-changes")
-    assert seen.code != 0, seen.output
+    assert seen.code == 7, seen.output
     corrected = engine.up(wine, "--refresh")
     assert corrected.code == 0, corrected.output
     assert cluster.endpoint(NAMESPACE, "wine")["spec"]["concurrency"]["max"] == 8
@@ -174,7 +195,86 @@ def test_ready_of_an_older_spec_does_not_end_the_wait(
     assert running.returncode == 0, output
 
 
-@pytest.mark.case("B6")
+def exported(engine: Any, stack: str) -> dict[str, dict[str, Any]]:
+    """The state's resources by the kind of their objects."""
+    found = json.loads(engine.run("stack", "export", "-s", stack).output)["deployment"]["resources"]
+    return {each["inputs"]["kind"]: each for each in found if "kind" in each.get("inputs", {})}
+
+
+PATHS = {
+    "ModelEndpoint": "/apis/knobless.dev/v1alpha1/namespaces/team-alpha/modelendpoints/wine",
+    "Service": "/api/v1/namespaces/team-alpha/services/wine",
+    "ServiceAccount": "/api/v1/namespaces/team-alpha/serviceaccounts/wine",
+    "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/team-alpha/networkpolicies/wine",
+    "PodDisruptionBudget": "/apis/policy/v1/namespaces/team-alpha/poddisruptionbudgets/wine",
+}
+
+
+@pytest.mark.case("pulumi-B9", "pulumi-F4")
+def test_after_up_the_cluster_has_each_field_of_what_the_manifests_say(engine: Any, wine: str, cluster: Any) -> None:
+    """The manifests are rendered here as a review would: by the same functions, from the same file."""
+    path = engine.folder / "stacks" / wine.split(".")[0] / "endpoints" / "alpha" / "wine.yaml"
+    spec = load_endpoint(path.read_bytes(), "wine.yaml", "alpha")
+    facts = json.loads((engine.folder / "cluster.json").read_text())
+    image = exported(engine, wine)["ModelEndpoint"]["inputs"]["spec"]["podTemplate"]["spec"]["containers"][0]["image"]
+    model = ServedModel("models:/wine/1", "1", "ab" * 32, image)
+    rendered = [
+        endpoint.endpoint_object(spec, model, facts["model_registry"], Rollout()),
+        endpoint.service(spec),
+        endpoint.service_account(spec),
+        endpoint.doors(spec, facts["model_registry"]),
+        endpoint.disruption_budget(spec),
+    ]
+    assert {obj["kind"] for obj in rendered} == set(PATHS) == set(exported(engine, wine))
+    for obj in rendered:
+        assert covers(cluster.get(PATHS[obj["kind"]]), obj), obj["kind"]
+
+
+@pytest.mark.case("pulumi-A1", "pulumi-A2")
+def test_replicas_that_the_autoscaler_set_stay_through_plans_and_changes_of_the_pods(
+    engine: Any, wine: str, cluster: Any
+) -> None:
+    found = cluster.endpoint(NAMESPACE, "wine")
+    name = revision_of("wine", found["spec"]["podTemplate"])
+    path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{name}"
+    cluster.apply(path, deployment_object(found, name), manager="knobless-rollout").raise_for_status()
+    scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": name}, "spec": {"replicas": 7}}
+    cluster.apply(f"{path}/scale", scale, manager="knobless-autoscaler").raise_for_status()
+    assert engine.up(wine, "--expect-no-changes").code == 0
+    engine.endpoint("alpha", "wine", model="models:/wine/2", resources='{cpu: "1"}')
+    changed = engine.up(wine)
+    engine.endpoint("alpha", "wine")
+    assert changed.code == 0, changed.output
+    assert cluster.get(path)["spec"]["replicas"] == 7
+    assert engine.up(wine).code == 0
+    assert cluster.get(path)["spec"]["replicas"] == 7
+
+
+@pytest.mark.case("pulumi-B3")
+def test_a_cluster_that_cannot_be_reached_is_an_error_that_names_it_and_nothing_leaves_the_state(
+    engine: Any, wine: str, cluster: Any
+) -> None:
+    before = exported(engine, wine)
+    unreachable = without_cluster(engine, cluster, "unreachable")
+    for arguments in (("refresh", "--yes"), ("up", "--yes", "--skip-preview"), ("preview",)):
+        ran = unreachable.run(*arguments, "-s", wine)
+        assert ran.code != 0, ran.output
+        assert NOWHERE in ran.output, "the address that does not answer"
+    assert exported(engine, wine) == before
+    assert engine.up(wine, "--expect-no-changes").code == 0
+
+
+@pytest.mark.case("pulumi-B5")
+def test_one_cluster_that_is_down_fails_its_own_stacks_and_no_others(engine: Any, wine: str, cluster: Any) -> None:
+    down = without_cluster(engine, cluster, "down")
+    stacks = [engine.made(engine.endpoint("beta", "of-the-other")), wine]
+    running = [one.start("up", "-s", stack, "--yes") for one, stack in zip((down, engine), stacks, strict=True)]
+    outputs = [process.communicate()[0] for process in running]
+    assert running[0].returncode != 0, outputs[0]
+    assert running[1].returncode == 0, outputs[1]
+
+
+@pytest.mark.case("pulumi-B6")
 def test_an_interrupted_up_is_taken_up_by_the_next_one(
     engine: Any, platform: str, cluster: Any, stand_in: Any, until: Any
 ) -> None:

@@ -13,7 +13,7 @@ WRIT = "rbac.authorization.k8s.io/v1/namespaces/team-beta/rolebindings/knobless-
 ENDPOINTS = "/apis/knobless.dev/v1alpha1/namespaces/team-alpha/modelendpoints"
 
 
-@pytest.mark.case("D1")
+@pytest.mark.case("pulumi-D1")
 def test_an_endpoint_can_be_previewed_before_its_kind_is_there(engine: Any) -> None:
     """Runs first in this folder's order of need: no fixture of it has applied the platform."""
     stack = engine.made(engine.endpoint("alpha", "early"))
@@ -40,7 +40,7 @@ def test_every_object_satisfies_the_policy_pack(engine: Any, platform: str) -> N
     assert engine.steps(engine.made(engine.endpoint("beta", "judged")), *packs)
 
 
-@pytest.mark.case("E1")
+@pytest.mark.case("pulumi-E1")
 def test_a_team_that_leaves_the_file_keeps_its_namespace_until_it_was_meant(
     engine: Any, platform: str, cluster: Any, platform_text: str
 ) -> None:
@@ -59,16 +59,58 @@ def test_a_team_that_leaves_the_file_keeps_its_namespace_until_it_was_meant(
     assert ran.code == 0, ran.output
 
 
-def test_settings_change_in_place(engine: Any, platform: str, platform_text: str) -> None:
+@pytest.mark.case("pulumi-F2")
+def test_settings_change_in_place_and_nothing_of_any_endpoint(engine: Any, platform: str, platform_text: str) -> None:
+    stack = engine.made(engine.endpoint("alpha", "untouched"))
+    assert engine.up(stack).code == 0
     engine.write("platform.yaml", platform_text + "autoscaler: {down_window_s: 30}\n")
     steps = engine.steps(platform, "--exclude", "**Deployment**")
+    of_endpoint = engine.steps(stack)
     engine.write("platform.yaml", platform_text)
     assert [(step["op"], step["urn"].rsplit("::", 1)[1]) for step in steps] == [
         ("update", "knobless-system/platform-settings")
     ]
+    assert of_endpoint == []
 
 
-@pytest.mark.case("D3")
+def test_pull_secrets_reach_every_account_and_restart_no_pod(
+    engine: Any, platform: str, platform_text: str, cluster: Any
+) -> None:
+    stack = engine.made(engine.endpoint("alpha", "pulling"))
+    assert engine.up(stack).code == 0
+    generation = cluster.endpoint("team-alpha", "pulling")["metadata"]["generation"]
+    engine.write("platform.yaml", platform_text + "pull_secrets: [registry-login]\n")
+    for each, more in ((platform, ("--exclude", "**Deployment**")), (stack, ())):
+        ran = engine.up(each, *more)
+        assert ran.code == 0, ran.output
+    for account in ("team-alpha/serviceaccounts/pulling", "knobless-system/serviceaccounts/gateway"):
+        assert cluster.get(f"/api/v1/namespaces/{account}")["imagePullSecrets"] == [{"name": "registry-login"}]
+    engine.write("platform.yaml", platform_text)
+    for each, more in ((platform, ("--exclude", "**Deployment**")), (stack, ())):
+        assert engine.up(each, *more).code == 0
+    assert "imagePullSecrets" not in cluster.get("/api/v1/namespaces/team-alpha/serviceaccounts/pulling")
+    assert cluster.endpoint("team-alpha", "pulling")["metadata"]["generation"] == generation
+
+
+def test_a_namespace_that_was_made_for_its_pull_secret_is_taken_over_by_its_team(
+    engine: Any, platform: str, platform_text: str, cluster: Any
+) -> None:
+    from stacks.cli.pull_secrets import LABELS, MANAGER
+
+    path = "/api/v1/namespaces/team-waiting"
+    made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-waiting", "labels": LABELS}}
+    cluster.apply(path, made, manager=MANAGER, force=False).raise_for_status()
+    engine.write("platform.yaml", platform_text + "  waiting: {}\n")
+    ran = engine.up(platform, "--exclude", "**Deployment**")
+    assert ran.code == 0, ran.output
+    assert cluster.get(path)["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    engine.write("platform.yaml", platform_text)
+    urn = f"urn:pulumi:{platform}::knobless::knobless:serving:Team$kubernetes:core/v1:Namespace::team-waiting"
+    assert engine.run("state", "unprotect", urn, "-s", platform, "--yes").code == 0
+    assert engine.up(platform, "--exclude", "**Deployment**").code == 0
+
+
+@pytest.mark.case("pulumi-D3")
 def test_a_changed_kind_is_updated_and_keeps_its_endpoints(engine: Any, platform: str, cluster: Any) -> None:
     stack = engine.made(engine.endpoint("alpha", "kept"))
     assert engine.up(stack).code == 0
