@@ -96,7 +96,7 @@ def server(obj: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.case("H3")
+@pytest.mark.case("pulumi-H3")
 def test_the_pack_starts_and_names_its_policies(pack: analyzer_pb2_grpc.AnalyzerStub) -> None:
     info = pack.GetAnalyzerInfo(empty_pb2.Empty(), timeout=20)
     assert info.name == "knobless"
@@ -118,7 +118,7 @@ def test_a_violation_stops_the_run_and_names_field_and_remedy(
     assert "ModelEndpoint team-alpha/iris: spec.podTemplate.spec.containers[0].image" in messages["image-digest"]
 
 
-@pytest.mark.case("H5")
+@pytest.mark.case("pulumi-H5")
 def test_an_unknown_value_in_a_gated_field_is_a_violation_and_not_a_note(
     pack: analyzer_pb2_grpc.AnalyzerStub, model_endpoint: dict[str, Any]
 ) -> None:

@@ -112,7 +112,7 @@ async def test_replicas_that_nobody_owns_are_claimed_without_a_word() -> None:
     assert server.scaled == [(1, "7")]
 
 
-@pytest.mark.case("autoscaler-E7")
+@pytest.mark.case("autoscaler-E7", "pulumi-A3")
 async def test_another_hand_is_named() -> None:
     server = Server(9, owner="kubectl")
     changes, _ = await scale(server, verdict(2))

@@ -41,7 +41,7 @@ def revision(obj: dict[str, Any]) -> str:
 FIRST = rendered(spec_of())
 
 
-@pytest.mark.case("E2")
+@pytest.mark.case("pulumi-E2")
 @pytest.mark.parametrize(
     "changed",
     [
@@ -57,7 +57,7 @@ def test_what_is_not_the_model_makes_no_new_revision(changed: dict[str, Any]) ->
     assert revision(changed) == revision(FIRST)
 
 
-@pytest.mark.case("E2")
+@pytest.mark.case("pulumi-E2")
 @pytest.mark.parametrize(
     "changed",
     [
@@ -69,11 +69,12 @@ def test_what_is_not_the_model_makes_no_new_revision(changed: dict[str, Any]) ->
         pytest.param(rendered(spec_of(), rollout=Rollout(start_timeout_s=900)), id="a-load-longer-than-usual"),
     ],
 )
+@pytest.mark.case("pulumi-E4")
 def test_what_a_running_process_cannot_change_makes_a_new_revision(changed: dict[str, Any]) -> None:
     assert revision(changed) != revision(FIRST)
 
 
-@pytest.mark.case("E3")
+@pytest.mark.case("pulumi-E3")
 def test_a_new_model_version_changes_the_endpoint_object_alone() -> None:
     spec = spec_of()
     following = spec.model_copy(update={"model": spec.model.__class__("models:/wine/2", "wine", 2)})
@@ -90,7 +91,7 @@ def test_the_stack_waits_for_ready_of_this_spec() -> None:
     assert FIRST["metadata"]["annotations"]["pulumi.com/waitFor"] == "condition=Ready"
 
 
-@pytest.mark.case("C2")
+@pytest.mark.case("pulumi-C2")
 @pytest.mark.parametrize(
     ("start_timeout_s", "deadline_s", "wait_s"),
     [(600, 60, 720), (7200, 60, 7320), (10, 297, 447), (10, 1, 151), (327, 297, 447)],

@@ -50,7 +50,7 @@ def test_the_program_registers_what_the_golden_says(stack: str, recorded_now: Pa
     assert json.loads(now) == json.loads(golden), "if this change is meant: python tests/goldens/write.py"
 
 
-@pytest.mark.case("F3")
+@pytest.mark.case("pulumi-F3")
 def test_what_is_rendered_depends_on_no_cluster_that_happens_to_be_configured(tmp_path: Path) -> None:
     command = [sys.executable, str(GOLDENS / "record_graph.py"), "local.alpha.wine", str(GOLDENS.parents[1] / "stacks")]
     broken = tmp_path / "broken"
@@ -81,7 +81,7 @@ def test_every_object_has_a_component_above_it_and_the_stack_s_own_provider(stac
         assert resource["provider"] == "cluster", resource["name"]
 
 
-@pytest.mark.case("E1")
+@pytest.mark.case("pulumi-E1")
 @pytest.mark.parametrize("stack", STACKS)
 def test_the_logical_name_of_an_object_is_its_name_in_the_cluster(stack: str) -> None:
     for resource in objects(stack):
@@ -89,7 +89,7 @@ def test_the_logical_name_of_an_object_is_its_name_in_the_cluster(stack: str) ->
         assert resource["name"] == "/".join(filter(None, [metadata.get("namespace"), metadata["name"]]))
 
 
-@pytest.mark.case("A9")
+@pytest.mark.case("pulumi-A9")
 @pytest.mark.parametrize("stack", STACKS)
 def test_no_option_hides_a_difference_or_replaces_by_deleting(stack: str) -> None:
     for resource in resources(stack):
@@ -99,14 +99,14 @@ def test_no_option_hides_a_difference_or_replaces_by_deleting(stack: str) -> Non
         assert not resource["type"].endswith("Patch"), resource["name"]
 
 
-@pytest.mark.case("A6")
+@pytest.mark.case("pulumi-A6")
 @pytest.mark.parametrize("stack", STACKS)
 def test_no_manifest_states_replicas_of_anything_that_serves(stack: str) -> None:
     stating = {resource["name"] for resource in objects(stack) if contains_key(resource["inputs"], "replicas")}
     assert stating <= {"knobless-system/controllers"}
 
 
-@pytest.mark.case("G1")
+@pytest.mark.case("pulumi-G1")
 @pytest.mark.parametrize("stack", ENDPOINT_STACKS)
 def test_an_endpoint_stack_stays_small(stack: str) -> None:
     assert len(resources(stack)) + 1 < 25
@@ -126,7 +126,7 @@ def test_an_endpoint_stack_owns_only_what_carries_the_endpoint_s_name(stack: str
     assert {resource["name"] for resource in objects(stack)} == {f"team-{team}/{endpoint}"}
 
 
-@pytest.mark.case("G2")
+@pytest.mark.case("pulumi-G2")
 @pytest.mark.parametrize("stack", STACKS)
 def test_no_secret_and_no_credential_enters_a_state(stack: str) -> None:
     assert not [resource["name"] for resource in objects(stack) if resource["inputs"]["kind"] == "Secret"]
@@ -141,14 +141,14 @@ def test_what_lies_in_a_team_s_namespace_goes_with_it_or_stays_with_it() -> None
         assert gone_with == (team if team.startswith("team-") else "")
 
 
-@pytest.mark.case("F1")
+@pytest.mark.case("pulumi-F1")
 @pytest.mark.parametrize("stack", STACKS)
 def test_the_provider_is_known_by_the_cluster_s_name_and_not_by_its_kubeconfig(stack: str) -> None:
     (provider,) = [resource for resource in resources(stack) if resource["type"] == "pulumi:providers:kubernetes"]
     assert provider["inputs"]["clusterIdentifier"] in ("local/embedded", "cloud/prod-eu")
 
 
-@pytest.mark.case("C4")
+@pytest.mark.case("pulumi-C4")
 @pytest.mark.parametrize("stack", STACKS)
 def test_no_service_is_waited_for_but_a_cloud_s_load_balancer(stack: str) -> None:
     waited = [
@@ -160,7 +160,7 @@ def test_no_service_is_waited_for_but_a_cloud_s_load_balancer(stack: str) -> Non
     assert set(waited) <= {"LoadBalancer"}
 
 
-@pytest.mark.case("A10")
+@pytest.mark.case("pulumi-A10")
 @pytest.mark.parametrize("stack", STACKS)
 def test_git_takes_back_what_lies_in_a_namespace_of_the_platform_and_nothing_else(stack: str) -> None:
     for resource in objects(stack):
@@ -169,13 +169,13 @@ def test_git_takes_back_what_lies_in_a_namespace_of_the_platform_and_nothing_els
         assert ("pulumi.com/patchForce" in metadata.get("annotations", {})) is ours, resource["name"]
 
 
-@pytest.mark.case("D1")
+@pytest.mark.case("pulumi-D1")
 def test_a_stack_that_holds_endpoints_never_holds_their_kind() -> None:
     for stack in ENDPOINT_STACKS:
         assert "CustomResourceDefinition" not in {resource["inputs"]["kind"] for resource in objects(stack)}
 
 
-@pytest.mark.case("D2")
+@pytest.mark.case("pulumi-D2")
 def test_the_platform_waits_until_the_kind_is_established() -> None:
     (kind,) = [r for r in objects("local.platform") if r["inputs"]["kind"] == "CustomResourceDefinition"]
     assert kind["inputs"]["metadata"]["annotations"]["pulumi.com/waitFor"] == "condition=Established"

@@ -12,7 +12,7 @@ import policies
 from policies.declared import UNKNOWN
 
 
-@pytest.mark.case("H3")
+@pytest.mark.case("pulumi-H3")
 def test_importing_every_policy_module_returns() -> None:
     found = [module.name for module in pkgutil.iter_modules(policies.__path__, "policies.")]
     assert "policies.rules" in found

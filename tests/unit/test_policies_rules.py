@@ -373,7 +373,7 @@ def test_a_binding_gives_a_named_right_to_a_named_account(role: Any, subject: An
     assert [field for _, field in found(binding)] == fields
 
 
-@pytest.mark.case("A9")
+@pytest.mark.case("pulumi-A9")
 @pytest.mark.parametrize("token", ["kubernetes:apps/v1:DeploymentPatch", "kubernetes:helm.sh/v3:Release"])
 def test_what_hides_or_takes_over_objects_is_a_violation(token: str) -> None:
     violations = check_resource(Declared(token, "x", {"metadata": {"name": "x", "namespace": "knobless-system"}}))
@@ -410,7 +410,7 @@ def test_an_unknown_field_is_told_as_unknown() -> None:
     assert "is not known before the run" in violation.message
 
 
-@pytest.mark.case("H4")
+@pytest.mark.case("pulumi-H4")
 def test_every_rule_has_a_name_of_its_own_and_says_what_it_demands() -> None:
     assert len({rule.name for rule in RULES}) == len(RULES) >= 10
     assert all(rule.demands.endswith(".") for rule in RULES)

@@ -27,7 +27,7 @@ def state(inputs: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"urn": URN, "type": TOKEN, "inputs": inputs} | more
 
 
-@pytest.mark.case("H5")
+@pytest.mark.case("pulumi-H5")
 def test_a_manifest_a_preview_and_a_state_get_the_same_verdicts() -> None:
     expected = check_stack([declared_manifest(OBJECT)])
     assert {violation.rule for violation in expected} >= {"replicas", "image-digest", "resources"}
