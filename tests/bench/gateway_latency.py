@@ -1,11 +1,11 @@
 """What the gateway costs a client: total latency through it over a bare HAProxy, at a fixed open-loop rate.
 
 Both are the same HAProxy binary with one thread, one pool of pods with the same limits, kept-alive connections; bare
-means a frontend and a backend and nothing else: no TLS, key, route map, queue rule, header, log. Ours has all of them
-but TLS, which both would pay alike. Runs alternate; each number is the median of the runs' own percentiles. Requests
+means a frontend and a backend and nothing else: no key, route map, queue rule, header, log. Each is measured with plain
+HTTP and with TLS from the client. Runs alternate; each number is the median of the runs' own percentiles. Requests
 leave on time whether or not earlier ones were answered, so a stall is charged to every request that it delayed.
 
-    python tests/bench/gateway_latency.py [--runs 5] [--seconds 6] [--rate 400] [--service-ms 0 2]
+    python tests/bench/gateway_latency.py [--runs 5] [--seconds 3] [--rate 400] [--service-ms 0 2]
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ import asyncio
 import json
 import multiprocessing
 import platform
+import ssl
 import statistics
 import subprocess
 import tempfile
 import time
 from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
@@ -30,7 +33,7 @@ from controllers.gateway import first
 from controllers.gateway.observation import Observation
 from controllers.gateway.settings import QueueClass, Settings
 from tests.gateway_lab.cluster import endpoint_object, keys_object, revision, slices
-from tests.gateway_lab.gateway import HAPROXY, KEY, free_ports
+from tests.gateway_lab.gateway import HAPROXY, KEY, free_ports, make_certificate
 from tests.gateway_lab.pods import Pod, takes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,12 +102,13 @@ class ClientProtocol(asyncio.Protocol):
         return await self._waiting
 
 
-async def drive(port: int, rate: float, seconds: float) -> list[float]:
+async def drive(port: int, rate: float, seconds: float, tls: ssl.SSLContext | None = None) -> list[float]:
     """Latency of each request in seconds; anything but 200 ends the run."""
     loop = asyncio.get_running_loop()
 
     async def connected() -> ClientProtocol:
-        return (await loop.create_connection(ClientProtocol, "127.0.0.1", port))[1]
+        name = "gateway" if tls else None
+        return (await loop.create_connection(ClientProtocol, "127.0.0.1", port, ssl=tls, server_hostname=name))[1]
 
     free = deque([await connected() for _ in range(CONNECTIONS)])
     latencies: list[float] = []
@@ -130,21 +134,22 @@ async def drive(port: int, rate: float, seconds: float) -> list[float]:
     return latencies[int(rate * 0.5) :]  # the first half second warms connections up
 
 
-def bare_config(ports: list[int], port: int) -> str:
+def bare_config(ports: list[int], port: int, certificate: Path | None = None) -> str:
+    tls = f" ssl crt {certificate}" if certificate else ""
     servers = "\n".join(f"  server p{i} 127.0.0.1:{each} maxconn {LIMIT}" for i, each in enumerate(ports))
     timeouts = "\n".join(f"  timeout {name} 60s" for name in ("client", "server", "connect"))
     return (
-        f"global\n  maxconn 2000\n  nbthread 1\ndefaults\n  mode http\n{timeouts}\n"
-        f"frontend in\n  bind 127.0.0.1:{port}\n  default_backend pods\n"
+        f"global\n  maxconn 2000\n  nbthread 1\n  ssl-load-extra-del-ext\ndefaults\n  mode http\n{timeouts}\n"
+        f"frontend in\n  bind 127.0.0.1:{port}{tls}\n  default_backend pods\n"
         f"backend pods\n  balance leastconn\n  http-reuse always\n{servers}\n"
     )
 
 
-def our_config(run: Path, ports: list[int]) -> Settings:
+def our_config(run: Path, ports: list[int], certificate: Path | None = None) -> Settings:
     https, stats, exporter, control = free_ports(4)
     settings = Settings(
         run=run,
-        certificate=None,
+        certificate=certificate,
         address="127.0.0.1",
         https_port=https,
         stats_port=stats,
@@ -164,6 +169,7 @@ def our_config(run: Path, ports: list[int]) -> Settings:
 @dataclass(frozen=True)
 class Row:
     service_ms: float
+    tls: bool
     quantile: str
     bare_ms: float
     ours_ms: float
@@ -177,53 +183,93 @@ def quantile(latencies: list[float], share: float) -> float:
     return sorted(latencies)[min(len(latencies) - 1, int(share * len(latencies)))] * 1000
 
 
-def measure(service_ms: float, runs: int, seconds: float, rate: float) -> list[Row]:
-    ports = free_ports(PODS)
+@dataclass(frozen=True)
+class Target:
+    """One HAProxy and how it is spoken to."""
+
+    config: Path
+    port: int
+    tls: ssl.SSLContext | None
+
+
+def targets(folder: Path, ports: list[int]) -> dict[tuple[bool, str], Target]:
+    """By whether it speaks TLS, and `bare` or `ours`."""
+    certificate = folder / "tls.crt"
+    make_certificate(certificate, "gateway")
+    trust = ssl.create_default_context(cafile=certificate)
+    trust.check_hostname = False
+    found = {}
+    for tls in (False, True):
+        context, own = (trust, certificate) if tls else (None, None)
+        settings = our_config(folder / f"ours-{tls}", ports, own)
+        found[tls, "ours"] = Target(settings.config, settings.https_port, context)
+        (port,), bare = free_ports(1), folder / f"bare-{tls}.cfg"
+        bare.write_text(bare_config(ports, port, own))
+        found[tls, "bare"] = Target(bare, port, context)
+    return found
+
+
+@contextmanager
+def running(folder: Path, found: Iterable[Target]) -> Iterator[None]:
+    with (folder / "log").open("wb") as log:
+        proxies = [
+            subprocess.Popen([str(HAPROXY), "-W", "-db", "-f", str(each.config)], stdout=log, stderr=log)
+            for each in found
+        ]
+        try:
+            time.sleep(1)
+            yield
+        finally:
+            for process in proxies:
+                process.terminate()
+                process.wait()
+
+
+@contextmanager
+def pods_running(ports: list[int], service_ms: float) -> Iterator[None]:
     pods = multiprocessing.Process(target=pods_process, args=(ports, service_ms / 1000), daemon=True)
     pods.start()
-    with tempfile.TemporaryDirectory() as folder:
-        settings = our_config(Path(folder) / "run", ports)
-        (bare_port,) = free_ports(1)
-        bare = Path(folder) / "bare.cfg"
-        bare.write_text(bare_config(ports, bare_port))
-        with (Path(folder) / "log").open("wb") as log:
-            proxies = [
-                subprocess.Popen([str(HAPROXY), "-W", "-db", "-f", str(config)], stdout=log, stderr=log)
-                for config in (bare, settings.config)
-            ]
-            try:
-                time.sleep(1)
-                targets = {"bare": bare_port, "ours": settings.https_port}
-                found: dict[str, list[list[float]]] = {name: [] for name in targets}
-                for turn in range(runs):
-                    for name in sorted(targets, reverse=turn % 2 == 1):
-                        found[name].append(uvloop.run(drive(targets[name], rate, seconds)))
-            finally:
-                for process in proxies:
-                    process.terminate()
-                    process.wait()
-                pods.terminate()
-                pods.join()
-    medians = {
-        name: {label: statistics.median(quantile(run, share) for run in each) for label, share in QUANTILES.items()}
-        for name, each in found.items()
-    }
-    return [Row(service_ms, label, medians["bare"][label], medians["ours"][label]) for label in QUANTILES]
+    try:
+        yield
+    finally:
+        pods.terminate()
+        pods.join()
+
+
+def measure(service_ms: float, runs: int, seconds: float, rate: float) -> list[Row]:
+    ports = free_ports(PODS)
+    with tempfile.TemporaryDirectory() as name, pods_running(ports, service_ms):
+        found = targets(Path(name), ports)
+        latencies: dict[tuple[bool, str], list[list[float]]] = {key: [] for key in found}
+        with running(Path(name), found.values()):
+            for turn in range(runs):
+                for key in sorted(found, reverse=turn % 2 == 1):
+                    latencies[key].append(uvloop.run(drive(found[key].port, rate, seconds, found[key].tls)))
+    return [
+        Row(service_ms, tls, label, *(median(latencies[tls, who], share) for who in ("bare", "ours")))
+        for tls in (False, True)
+        for label, share in QUANTILES.items()
+    ]
+
+
+def median(runs: Iterable[list[float]], share: float) -> float:
+    return statistics.median(quantile(run, share) for run in runs)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=6.0)
+    parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--rate", type=float, default=400.0)
     parser.add_argument("--service-ms", type=float, nargs="+", default=[0.0, 2.0], help="what a pod takes")
     parser.add_argument("--output", type=Path, default=ROOT / "bench-results" / "gateway_latency.json")
     given = parser.parse_args()
     rows = [row for ms in given.service_ms for row in measure(ms, given.runs, given.seconds, given.rate)]
     print(f"{given.rate:g} requests/s, {given.runs} runs of {given.seconds:g} s each, medians")
-    print(f"{'pod takes':>10} {'':>5} {'bare':>9} {'ours':>9} {'ratio':>7}")
+    print(f"{'pod takes':>10} {'':>5} {'':>5} {'bare':>9} {'ours':>9} {'ratio':>7}")
     for row in rows:
-        print(f"{row.service_ms:7g} ms {row.quantile:>5} {row.bare_ms:6.3f} ms {row.ours_ms:6.3f} ms {row.ratio:7.3f}")
+        how = f"{row.service_ms:7g} ms {'TLS' if row.tls else 'plain':>5} {row.quantile:>5}"
+        print(f"{how} {row.bare_ms:6.3f} ms {row.ours_ms:6.3f} ms {row.ratio:7.3f}")
     result = {
         "rate_rps": given.rate,
         "runs": given.runs,
