@@ -39,10 +39,10 @@ def orphans(marked: Mapping[int, Process], program_of: Callable[[int], str | Non
 
 def end(cluster_dir: Path) -> int:
     """End those of this environment; returns how many there were, when all are gone."""
-    found = _found(cluster_dir)
-    if found:
+    seen = found(cluster_dir)
+    if seen:
         time.sleep(PATIENCE_S)
-    told = left = [process for process in _found(cluster_dir) if process in found]
+    told = left = [process for process in found(cluster_dir) if process in seen]
     number, deadline_s = signal.SIGTERM, time.monotonic() + GRACE_S
     while left:
         for process in left:
@@ -54,7 +54,8 @@ def end(cluster_dir: Path) -> int:
     return len(told)
 
 
-def _found(cluster_dir: Path) -> tuple[Process, ...]:
+def found(cluster_dir: Path) -> tuple[Process, ...]:
+    """Those of this environment, now."""
     return orphans(_marked(cluster_dir), program_of)
 
 

@@ -21,7 +21,7 @@ import pytest
 
 from embedded import host_side
 from embedded.instance import registered
-from stacks.cli import interruption
+from stacks.cli import interruption, orphans
 from tests.platform_lab.command import HOME, Said, must, wait_until
 from tests.platform_lab.life import Life, cloned, left_behind, of_session, plain_python
 
@@ -238,9 +238,12 @@ def test_the_lock_of_a_killed_run_is_broken_and_nothing_exists_twice(life: Life,
         os.killpg(group, signal.SIGKILL)
     command.communicate()
     assert lock.exists()
+    assert orphans.found(life.cluster_dir)  # each has a process group of its own
     said = must(life.knobless("up", "--no-demo"))
     broken = [line for line in said.err.splitlines() if "removed the lock" in line]
     assert broken == [f"    local.alpha.wine: removed the lock of process {pulumi}, which runs no more"]
+    assert "of a run whose pulumi was killed" in said.err
+    assert orphans.found(life.cluster_dir) == ()
     must(life.knobless("plan", "--expect-no-changes"))
     assert life.endpoints().keys() == {"wine", "tumour"}
     urns = [resource["urn"] for resource in life.state_of("local.alpha.wine")["resources"]]
@@ -279,7 +282,7 @@ def test_down_leaves_nothing_but_what_it_says_that_it_keeps(life: Life, first_up
     assert [process for process in of_clone(life) if process] == []
     assert {path: sorted(path.iterdir()) for path in kept} == before
     assert not instance.node.exists()
-    assert not (HOME / "clusters" / life.environment_dir).exists()
+    assert not (life.cluster_dir).exists()
     assert list((life.clone / ".pulumi-config").iterdir()) == []
     assert life.knobless("status").code == 6
 

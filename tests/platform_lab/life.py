@@ -53,8 +53,12 @@ class Life:
         return Instance(self.name, self.home, choose_index(self.name, registered(self.home)))
 
     @property
+    def cluster_dir(self) -> Path:
+        return self.home / "clusters" / self.environment_dir
+
+    @property
     def state(self) -> Path:
-        return self.home / "clusters" / self.environment_dir / "pulumi" / "state" / ".pulumi"
+        return self.cluster_dir / "pulumi" / "state" / ".pulumi"
 
     def environment(self, **more: str) -> dict[str, str]:
         """A plain shell's: nothing of this test run's environment."""
