@@ -1,6 +1,7 @@
 """`python -m controllers run [--settings FILE]`: rollout and autoscaler, one process, one lease.
 
-Owns the wiring and the process's end: on SIGTERM the loops stop, the lease is given up, the process leaves with 0.
+Owns the wiring and the process's end: on SIGTERM the loops stop, what is remembered is kept, the lease is given up, the
+process leaves with 0.
 A watch or a loop that dies of a fault of ours ends the process, so that the kubelet starts it anew: nothing runs on
 half.
 """
@@ -19,11 +20,22 @@ from typing import Any
 
 from controllers import logs, metrics
 from controllers.autoscaler.act import Scaler
+from controllers.autoscaler.checkpoints import Checkpoints
+from controllers.autoscaler.journal import Journal
 from controllers.autoscaler.loop import Autoscaler
 from controllers.autoscaler.observe import Sampler
 from controllers.autoscaler.prometheus import Ask, SignalReader, ask_prometheus
 from controllers.autoscaler.settings import Settings, settings_from
-from controllers.kube import DEPLOYMENTS, MODEL_ENDPOINTS, PODS, SERVICES, Gvr, KubeClient, Object
+from controllers.kube import (
+    DEPLOYMENTS,
+    MODEL_ENDPOINTS,
+    PODS,
+    RESOURCE_QUOTAS,
+    SERVICES,
+    Gvr,
+    KubeClient,
+    Object,
+)
 from controllers.kube.fields import at
 from controllers.kube.store import Store
 from controllers.lease import FencedWriter, Lease
@@ -36,6 +48,9 @@ log = logging.getLogger("controllers")
 _OURS = names.LABEL_REVISION
 _GATEWAY = f"{names.LABEL_COMPONENT}={names.COMPONENT_GATEWAY}"
 _PULSE_MAX_S = 60.0
+# Who takes over waits for it: with a look every second at the lease, that is 2 s in all.
+_SAVE_S = 0.8
+_READ_ATTEMPTS = 3
 
 
 class Process:
@@ -49,10 +64,11 @@ class Process:
         identity: str,
         only: str | None = None,
         ask: Ask | None = None,
+        records: Path | None = None,
     ) -> None:
         """`namespace` holds the lease and the gateways; `only` is the one that is watched, None for all.
 
-        `ask` puts a question to Prometheus; None where there is none.
+        `ask` puts a question to Prometheus; None where there is none. `records` is the folder of the log of decisions.
         """
         self.metrics = metrics.Metrics()
         self.signals = SignalReader(ask, self.metrics)
@@ -65,8 +81,21 @@ class Process:
             self.stores[gvr] = Store(gvr, self.rollout.touched, index)
         self.gateways = Store(PODS)
         scaler = Scaler(client, writer, self.stores[DEPLOYMENTS], identity)
+        self.quotas = Store(RESOURCE_QUOTAS)
+        self.checkpoints = Checkpoints(client, writer, self.lease, namespace)
+        self.journal = Journal(records, self.metrics.records_dropped.inc) if records is not None else None
         self.autoscaler = Autoscaler(
-            self.stores, self.gateways, writer, self.lease, scaler, self.metrics, settings, Sampler(settings)
+            self.stores,
+            self.gateways,
+            writer,
+            self.lease,
+            scaler,
+            self.metrics,
+            settings,
+            Sampler(settings),
+            self.checkpoints,
+            self.journal,
+            self.quotas,
         )
         self._client, self._namespace, self._only = client, namespace, only
 
@@ -82,8 +111,20 @@ class Process:
             for task in (ending, *tasks):
                 task.cancel()
             await asyncio.gather(ending, *tasks, return_exceptions=True)
-            await self.lease.release()
+            await self._leave()
             server.close()
+
+    async def _leave(self) -> None:
+        """Keeps what is remembered while the lease is still ours, then gives it up."""
+        if self.lease.held() and self.autoscaler.has_begun:
+            try:
+                async with asyncio.timeout(_SAVE_S):
+                    await self.checkpoints.save()
+            except TimeoutError:
+                log.warning("checkpoints not written in time; those of the last minute stand")
+        await self.lease.release()
+        if self.journal is not None:
+            await self.journal.flush()
 
     def _parts(self) -> dict[str, Coroutine[Any, Any, None]]:
         watches: dict[str, Coroutine[Any, Any, None]] = {
@@ -91,14 +132,30 @@ class Process:
             for gvr, store in self.stores.items()
         }
         gateways = self._client.watch(PODS, self._namespace, _GATEWAY)
-        return watches | {
-            "gateways": self.gateways.follow(gateways),
-            "lease": self.lease.run(),
-            "pulse": self._pulse(),
-            "signals": self.signals.run(),
-            "rollout": self._when_synced("rollout", self.rollout.run()),
-            "autoscaler": self._when_synced("autoscaler", self.autoscaler.run()),
-        }
+        journal = {"journal": self.journal.run()} if self.journal is not None else {}
+        return (
+            watches
+            | journal
+            | {
+                "gateways": self.gateways.follow(gateways),
+                "quotas": self.quotas.follow(self._client.watch(RESOURCE_QUOTAS, self._only)),
+                "lease": self.lease.run(),
+                "pulse": self._pulse(),
+                "signals": self.signals.run(),
+                "rollout": self._when_synced("rollout", self.rollout.run()),
+                "autoscaler": self._when_synced("autoscaler", self._autoscaler()),
+            }
+        )
+
+    async def _autoscaler(self) -> None:
+        """Begins where the process before it ended; without checkpoints it begins with nothing lowered."""
+        for _ in range(_READ_ATTEMPTS):
+            if await self.checkpoints.read():
+                break
+            await asyncio.sleep(1.0)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.checkpoints.run())
+            group.create_task(self.autoscaler.run())
 
     async def _when_synced(self, name: str, loop: Coroutine[Any, Any, None]) -> None:
         """A loop that began on half the state would take the other half for deleted."""
@@ -133,7 +190,7 @@ def load_settings(path: Path | None) -> tuple[Settings, str | None]:
     return settings_from(document.get("autoscaler") or {}), at(document, "prometheus", "url")
 
 
-async def run(settings: Settings, prometheus: str | None, port: int, only: str | None) -> None:
+async def run(settings: Settings, prometheus: str | None, port: int, only: str | None, records: Path | None) -> None:
     namespace = os.environ.get("POD_NAMESPACE", names.SYSTEM_NAMESPACE)
     identity = f"{os.environ.get('POD_NAME') or os.uname().nodename}_{uuid.uuid4().hex[:8]}"
     stop = asyncio.Event()
@@ -143,7 +200,7 @@ async def run(settings: Settings, prometheus: str | None, port: int, only: str |
     async with KubeClient.from_environment() as client:
         log.info("starting", extra={"identity": identity, "namespace": namespace, "prometheus": prometheus})
         ask = ask_prometheus(prometheus) if prometheus else None
-        await Process(client, settings, namespace, identity, only, ask).run(stop, port)
+        await Process(client, settings, namespace, identity, only, ask, records).run(stop, port)
     log.info("stopped")
 
 
@@ -153,9 +210,10 @@ def main() -> None:
     command.add_argument("--settings", type=Path, help="JSON with the blocks `autoscaler` and `rollout`")
     command.add_argument("--only", metavar="NAMESPACE", help="watch this namespace alone")
     command.add_argument("--port", type=int, default=metrics.PORT, help="for /metrics and /healthz")
+    command.add_argument("--records", type=Path, metavar="FOLDER", help="for the log of decisions; without it none")
     arguments = parser.parse_args()
     logs.configure()
-    asyncio.run(run(*load_settings(arguments.settings), arguments.port, arguments.only))
+    asyncio.run(run(*load_settings(arguments.settings), arguments.port, arguments.only, arguments.records))
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ class Metrics:
         self.decisions = counter("autoscaler_decisions", "Changes of replicas.", ("namespace", "endpoint", "reason"))
         self.prometheus = gauge("autoscaler_prometheus_up", "1 where Prometheus answered last.")
         self.signals = gauge("autoscaler_pods_with_signal", "Pods of which Prometheus told this last.", ("signal",))
+        self.records_dropped = counter("autoscaler_records_dropped", "Lines that the log of decisions has lost.")
         self.samples = counter("autoscaler_samples", "Samples of an endpoint's load.", ("outcome",))
 
     def forget(self, namespace: str, endpoint: str) -> None:

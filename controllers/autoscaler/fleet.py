@@ -4,11 +4,12 @@ Owns the doubt. Its one idea: traffic of many endpoints does not end at once, st
 minute such zeros are unknown, and unknown lowers nothing; if they are true, a minute later they are believed.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from controllers.autoscaler.load import Load
 
+Key = tuple[str, str, str]  # namespace, name, uid
 BUSY_LEAST = 10
 SHARE = 0.5
 DOUBT_S = 60.0
@@ -28,8 +29,8 @@ class Activity:
 class Fleet:
     """Activity of the endpoints that have, or just had, load; whose zeros are doubted, and until when."""
 
-    activity: Mapping[Hashable, Activity] = field(default_factory=dict)
-    doubted: frozenset[Hashable] = frozenset()
+    activity: Mapping[Key, Activity] = field(default_factory=dict)
+    doubted: frozenset[Key] = frozenset()
     until_s: float = 0.0
 
 
@@ -37,7 +38,7 @@ def has_load(load: Load) -> bool:
     return load.in_flight > 0 or load.queued > 0 or (load.arrived_rps or 0.0) > 0
 
 
-def watch(fleet: Fleet, loads: Mapping[Hashable, Load | None], now_s: float) -> tuple[Fleet, frozenset[Hashable]]:
+def watch(fleet: Fleet, loads: Mapping[Key, Load | None], now_s: float) -> tuple[Fleet, frozenset[Key]]:
     """`loads`: one sample of every endpoint, None unknown. The second value: whose zero is unknown in this sample."""
     zero = {key for key in fleet.activity if (load := loads.get(key)) is not None and not has_load(load)}
     busy = {key for key, seen in fleet.activity.items() if seen.streak >= STREAK and now_s - seen.at_s <= RECENT_S}
@@ -51,7 +52,7 @@ def watch(fleet: Fleet, loads: Mapping[Hashable, Load | None], now_s: float) -> 
     return fleet, frozenset(unknown)
 
 
-def _activity(fleet: Fleet, loads: Mapping[Hashable, Load | None], now_s: float) -> dict[Hashable, Activity]:
+def _activity(fleet: Fleet, loads: Mapping[Key, Load | None], now_s: float) -> dict[Key, Activity]:
     """A zero or an unknown ends no streak before it is older than "at once"."""
     found = {key: seen for key, seen in fleet.activity.items() if key in loads and now_s - seen.at_s <= RECENT_S}
     for key, load in loads.items():

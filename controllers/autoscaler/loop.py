@@ -1,7 +1,7 @@
 """The autoscaler's shell: sample every second, decide every five, write what changed. Holds no policy.
 
-Owns when an endpoint is due (its cycle, or at once when its revisions or their phases change), the states that
-`decide` hands back, and the writes. A process without the lease does all but the writes, so that it knows the past
+Owns when an endpoint is due (its cycle, or at once when its revisions, their phases or a person's hold change), what
+`cycle` hands back, and the writes. A process without the lease does all but the writes, so that it knows the past
 when it takes over. One endpoint's failure is its own.
 """
 
@@ -13,13 +13,20 @@ from dataclasses import dataclass, field, replace
 from zlib import crc32
 
 from controllers.autoscaler.act import Scaler
-from controllers.autoscaler.core import State, Verdict, decide
-from controllers.autoscaler.observation import observation_of
+from controllers.autoscaler.checkpoint import Checkpoint, Name
+from controllers.autoscaler.checkpoints import Checkpoints
+from controllers.autoscaler.core import Verdict
+from controllers.autoscaler.cycle import Inputs, Remembered, Turn, cycle
+from controllers.autoscaler.gap import BRIDGE_MAX_S, bridged, mean_rps
+from controllers.autoscaler.holds import holds
+from controllers.autoscaler.inputs import Seen, inputs_of
+from controllers.autoscaler.journal import Journal
 from controllers.autoscaler.observe import Sampler, gateways_of
+from controllers.autoscaler.record import Kind, Record, line_of
 from controllers.autoscaler.settings import Settings
 from controllers.autoscaler.status import Change, Report, status_object
-from controllers.autoscaler.view import Endpoint, endpoint_of, revisions_of
-from controllers.kube import DEPLOYMENTS, MODEL_ENDPOINTS, Gvr, KubeError, NotFound, Object
+from controllers.autoscaler.view import Endpoint, endpoint_of
+from controllers.kube import DEPLOYMENTS, MODEL_ENDPOINTS, PODS, Gvr, KubeError, NotFound, Object
 from controllers.kube.fields import at, key_of
 from controllers.kube.store import Store
 from controllers.lease import FencedWriter, Lease, NotLeader
@@ -31,13 +38,19 @@ log = logging.getLogger(__name__)
 _FOREIGN_SHOWN_S = 60.0
 _RETRY_MAX_S = 60.0
 _AT_ONCE = 16
+_SNAPSHOT_S = 600.0
+_TAKEOVER_S = 2.0
 
 
 @dataclass
 class Memory:
-    """What the loop keeps of one endpoint between its cycles."""
+    """What the loop keeps of one endpoint between its cycles. `before`: the process before this one, until the gap to
+    it is bridged or too old. `started`: pods that have been ready."""
 
-    state: State = field(default_factory=State)
+    remembered: Remembered = field(default_factory=Remembered)
+    before: Checkpoint | None = None
+    started: frozenset[str] = frozenset()
+    recorded_at_s: float = float("-inf")
     asked: dict[str, int] = field(default_factory=dict)
     due_at_s: float = 0.0
     fingerprint: object = None
@@ -60,15 +73,22 @@ class Autoscaler:
         metrics: Metrics,
         settings: Settings,
         sampler: Sampler,
+        checkpoints: Checkpoints,
+        journal: Journal | None = None,
+        quotas: Store | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._stores, self._gateways, self._writer, self._lease = stores, gateways, writer, lease
         self._scaler, self._metrics, self._settings, self._sampler = scaler, metrics, settings, sampler
+        self._checkpoints, self._journal, self._quotas = checkpoints, journal, quotas
         self._monotonic, self._wall = monotonic, wall
+        checkpoints.now = self.checkpoints
         self._current: list[tuple[Endpoint, Object]] = []
         self._memories: dict[tuple[str, str, str], Memory] = {}
         self._writers = asyncio.Semaphore(_AT_ONCE)
+        self._led = False
+        self.has_begun = False
         self.beat_at_s = monotonic()
 
     async def run(self) -> None:
@@ -84,6 +104,7 @@ class Autoscaler:
 
     async def sample(self) -> None:
         self.beat_at_s = self._monotonic()
+        self.has_begun = True
         self._current = endpoints = self._endpoints()
         await self._sampler.sample(gateways_of(self._gateways.objects.values()), [e for e, _ in endpoints])
         self._forget({endpoint.key for endpoint, _ in endpoints})
@@ -92,6 +113,11 @@ class Autoscaler:
 
     def due(self) -> list[tuple[Endpoint, Object]]:
         """Of the endpoints just sampled those to decide on now; one whose last cycle still writes is not among them."""
+        leads = self._lease.held()
+        if leads and not self._led:  # whoever takes over does not wait for the next cycle of each
+            for key, memory in self._memories.items():
+                memory.due_at_s = min(memory.due_at_s, self._monotonic() + _TAKEOVER_S * _share(key))
+        self._led = leads
         return [(endpoint, obj) for endpoint, obj in self._current if self._is_due(endpoint)]
 
     def _endpoints(self) -> list[tuple[Endpoint, Object]]:
@@ -113,10 +139,7 @@ class Autoscaler:
     def _is_due(self, endpoint: Endpoint) -> bool:
         """Every cycle, each endpoint at its own second of it; at once when something of it has changed."""
         now_s, cycle_s = self._monotonic(), self._settings.cycle_s
-        memory = self._memories.get(endpoint.key)
-        if memory is None:
-            memory = self._memories[endpoint.key] = Memory()
-            memory.due_at_s = now_s
+        memory = self._memory(endpoint)
         changed = memory.fingerprint != endpoint.fingerprint and memory.failures == 0
         if memory.running or (not changed and now_s < memory.due_at_s):
             return False
@@ -124,12 +147,32 @@ class Autoscaler:
         first = memory.fingerprint is None
         memory.fingerprint = endpoint.fingerprint
         # the slack of half a sample keeps the cycle's length where the loop wakes a little late
-        spread_s = crc32(repr(endpoint.key).encode()) / 2**32 * cycle_s if first else cycle_s
+        spread_s = _share(endpoint.key) * cycle_s if first else cycle_s
         memory.due_at_s = now_s + max(spread_s, self._settings.sample_s) - self._settings.sample_s / 2
         return True
 
+    def _memory(self, endpoint: Endpoint) -> Memory:
+        """An endpoint that is seen for the first time begins where its checkpoint ends."""
+        memory = self._memories.get(endpoint.key)
+        if memory is None:
+            before = self._checkpoints.find((endpoint.namespace, endpoint.name), endpoint.uid)
+            memory = self._memories[endpoint.key] = Memory(before=before, due_at_s=self._monotonic())
+            if before is not None:
+                memory.remembered = before.remembered
+        return memory
+
+    def checkpoints(self) -> dict[Name, Checkpoint]:
+        """What is to be kept of every endpoint."""
+        wall_s = self._wall()
+        memories = [(endpoint, self._memories.get(endpoint.key)) for endpoint, _ in self._current]
+        return {
+            (e.namespace, e.name): Checkpoint(e.uid, wall_s, memory.remembered, self._sampler.arrivals(e))
+            for e, memory in memories
+            if memory is not None
+        }
+
     async def attend(self, endpoint: Endpoint, obj: Object) -> None:
-        memory = self._memories.setdefault(endpoint.key, Memory())
+        memory = self._memory(endpoint)
         try:
             async with self._writers:
                 await self.cycle(endpoint, obj)
@@ -147,31 +190,62 @@ class Autoscaler:
             memory.running = False
 
     async def cycle(self, endpoint: Endpoint, obj: Object) -> None:
-        """Observes, decides, remembers; with the lease also scales and reports."""
-        memory, now_s = self._memories.setdefault(endpoint.key, Memory()), self._monotonic()
-        deployments = self._stores[DEPLOYMENTS].labelled(endpoint.namespace, endpoint.name)
-        known = replace(endpoint, asked=memory.asked | dict(endpoint.asked))
-        revisions = revisions_of(known, deployments, self._settings.utilization)
-        samples = self._sampler.samples(endpoint)
-        concurrency = (endpoint.concurrency_min, endpoint.concurrency_max)
-        observation = observation_of(samples, revisions, concurrency, self._settings, now_s)
-        memory.state, verdict = decide(memory.state, observation, self._settings, now_s)
-        ready = {revision.name: revision.ready for revision in revisions}
-        self._measure(endpoint, verdict, ready)
+        """Observes, decides, remembers; with the lease also scales, reports and records."""
+        memory, now_s = self._memory(endpoint), self._monotonic()
+        seen = self._seen(endpoint, memory)
+        inputs, memory.started = inputs_of(seen, self._settings, now_s, self._wall())
+        remembered = self._bridged(memory, endpoint, now_s)
+        memory.remembered, turn = cycle(remembered, inputs)
+        ready = {revision.name: revision.ready for revision in inputs.observation.revisions}
+        self._measure(endpoint, turn.verdict, ready)
         if not self._lease.held():
             return
-        changes, unwritten = await self._scaler.scale(endpoint, deployments, verdict)
-        self._remember_asked(memory, endpoint, verdict, unwritten)
+        changes, unwritten = await self._scaler.scale(endpoint, seen.deployments, turn.verdict)
+        self._record(memory, endpoint, Kind.CHANGE if changes else Kind.SNAPSHOT, (remembered, inputs, turn))
+        self._remember_asked(memory, endpoint, turn.verdict, unwritten)
         self._note_foreign(memory, changes, now_s)
         report = Report(
-            verdict=verdict,
+            verdict=turn.verdict,
             ready=ready,
             changes=tuple(changes),
             unwritten=frozenset(unwritten),
             foreign=memory.foreign if now_s < memory.foreign_until_s else None,
+            holds=holds(turn, memory.remembered.circuits, inputs.control, endpoint.control_problem, self._settings),
+            observation=inputs.observation,
         )
         await self._report(endpoint, obj, report)
-        await self._announce(endpoint, obj, changes, verdict)
+        await self._announce(endpoint, obj, changes, turn.verdict)
+
+    def _seen(self, endpoint: Endpoint, memory: Memory) -> Seen:
+        quotas = self._quotas.objects.items() if self._quotas is not None else ()
+        return Seen(
+            endpoint=replace(endpoint, asked=memory.asked | dict(endpoint.asked)),
+            deployments=self._stores[DEPLOYMENTS].labelled(endpoint.namespace, endpoint.name),
+            pods=self._stores[PODS].labelled(endpoint.namespace, endpoint.name),
+            quotas=[quota for (namespace, _), quota in quotas if namespace == endpoint.namespace],
+            samples=self._sampler.samples(endpoint),
+            started=memory.started,
+        )
+
+    def _bridged(self, memory: Memory, endpoint: Endpoint, now_s: float) -> Remembered:
+        """What is remembered, over the gap since the process before this one where the gateways' counters tell it."""
+        before = memory.before
+        if before is None:
+            return memory.remembered
+        elapsed_s = self._wall() - before.written_s
+        rps = mean_rps(before.arrivals, self._sampler.arrivals(endpoint), elapsed_s)
+        if rps is not None or elapsed_s > BRIDGE_MAX_S:
+            memory.before = None
+        return bridged(memory.remembered, rps, self._settings, now_s)
+
+    def _record(self, memory: Memory, endpoint: Endpoint, kind: Kind, decided: tuple[Remembered, Inputs, Turn]) -> None:
+        """Every change, and now and then what did not change."""
+        now_s = self._monotonic()
+        if self._journal is None or (kind is Kind.SNAPSHOT and now_s - memory.recorded_at_s < _SNAPSHOT_S):
+            return
+        memory.recorded_at_s = now_s
+        record = Record(self._wall(), endpoint.namespace, endpoint.name, endpoint.uid, kind, *decided)
+        self._journal.put(line_of(record))
 
     def _remember_asked(self, memory: Memory, endpoint: Endpoint, verdict: Verdict, unwritten: set[str]) -> None:
         """Also across a deleted Deployment, of which the status says nothing: its successor gets its size at once."""
@@ -215,3 +289,8 @@ class Autoscaler:
             del self._memories[key]
             if key[:2] not in living:
                 self._metrics.forget(key[0], key[1])
+
+
+def _share(key: tuple[str, str, str]) -> float:
+    """From 0 to 1, each endpoint its own: what is due for all is due for each at its own time."""
+    return crc32(repr(key).encode()) / 2**32

@@ -1,7 +1,8 @@
 """Samples of every endpoint's load, one a second, from the statistics of every gateway pod.
 
-Owns readings, their differences and each endpoint's short memory of samples. Leaves demand to `core`. Its one idea:
-all gateways are asked at once with one deadline, so a silent one delays nobody and is unknown, not zero.
+Owns readings, their differences, and each endpoint's short memory of samples. Leaves demand to `core`, doubt of zeros
+that come all at once to `fleet`. Its one idea: all gateways are asked at once with one deadline, so a silent one delays
+nobody and is unknown, not zero.
 """
 
 import asyncio
@@ -9,8 +10,9 @@ import logging
 import time
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from controllers.autoscaler.fleet import Fleet, watch
 from controllers.autoscaler.haproxy import PORT, StatisticsError, read_counters
 from controllers.autoscaler.load import ZERO, Counters, Load, LoadSample, difference, total
 from controllers.autoscaler.settings import Settings
@@ -24,6 +26,7 @@ _DEADLINE_S = 0.8
 # Readings further apart than this are two beginnings, not one interval.
 _INTERVAL_MAX_S = 5.0
 
+Key = tuple[str, str, str]
 Read = Callable[[str, int, float], Awaitable[dict[str, Counters]]]
 
 
@@ -61,9 +64,10 @@ class Sampler:
     ) -> None:
         self._settings, self._read, self._monotonic = settings, read, monotonic
         self._last: dict[str, Reading] = {}
+        self._fleet = Fleet()
         longest_s = max(settings.up_window_s, settings.service_window_s)
         size = int(longest_s / settings.sample_s) + 2
-        self._samples: dict[object, deque[LoadSample]] = defaultdict(lambda: deque(maxlen=size))
+        self._samples: dict[Key, deque[LoadSample]] = defaultdict(lambda: deque(maxlen=size))
 
     async def sample(self, gateways: list[Gateway], endpoints: list[Endpoint]) -> None:
         """Asks all gateways, then adds one sample to each endpoint; forgets the endpoints that are gone."""
@@ -72,9 +76,19 @@ class Sampler:
             (gateway, self._loads(gateway, reading)) for gateway, reading in zip(gateways, answers, strict=True)
         ]
         now_s = self._monotonic()
-        for endpoint in endpoints:
-            self._samples[endpoint.key].append(sample_of(endpoint, loads, now_s))
+        samples = {endpoint.key: sample_of(endpoint, loads, now_s) for endpoint in endpoints}
+        for key, sample in self._believed(samples, now_s).items():
+            self._samples[key].append(sample)
         self._forget({endpoint.key for endpoint in endpoints}, {gateway.uid for gateway in gateways})
+
+    def _believed(self, samples: Mapping[Key, LoadSample], now_s: float) -> dict[Key, LoadSample]:
+        doubted, loads = self._fleet.doubted, {key: sample.load for key, sample in samples.items()}
+        self._fleet, unknown = watch(self._fleet, loads, now_s)
+        if self._fleet.doubted and not doubted:
+            log.warning(
+                "most busy endpoints read zero at once: unknown for a minute", extra={"endpoints": len(unknown)}
+            )
+        return {k: replace(s, load=None, complete=False) if k in unknown else s for k, s in samples.items()}
 
     async def _ask(self, gateway: Gateway) -> Reading | None:
         try:
@@ -98,7 +112,7 @@ class Sampler:
             for name, counters in reading.counters.items()
         }
 
-    def _forget(self, endpoints: set[tuple[str, str, str]], gateways: set[str]) -> None:
+    def _forget(self, endpoints: set[Key], gateways: set[str]) -> None:
         for key in [key for key in self._samples if key not in endpoints]:
             del self._samples[key]
         for uid in [uid for uid in self._last if uid not in gateways]:
@@ -111,6 +125,14 @@ class Sampler:
     def samples(self, endpoint: Endpoint) -> tuple[LoadSample, ...]:
         """What is remembered of the endpoint, oldest first."""
         return tuple(self._samples.get(endpoint.key, ()))
+
+    def arrivals(self, endpoint: Endpoint) -> dict[str, dict[str, int]]:
+        """Requests that ever arrived, by gateway (uid) and revision, as last read; what is not known is not there."""
+        backends = (endpoint.backends or {}).items()
+        return {
+            uid: {name: reading.counters[at].arrived for name, at in backends if at in reading.counters}
+            for uid, reading in self._last.items()
+        }
 
 
 def sample_of(

@@ -1,14 +1,14 @@
-"""What the autoscaler says in an endpoint's status: its own key, and the condition Scaled. Pure.
+"""What the autoscaler says in an endpoint's status: its own key, the condition Scaled, one more for each hold. Pure.
 
 Owns when there is something to say: at once when a decision, a size or a condition changes, otherwise at most every
 30 s for the live numbers, and never when nothing differs.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from controllers.autoscaler.core import Decision, Verdict
-from controllers.autoscaler.observation import Role
+from controllers.autoscaler.holds import TYPES, Hold, main
+from controllers.autoscaler.observation import Observation
 from controllers.autoscaler.rules import Reason
 from controllers.autoscaler.settings import Settings
 from controllers.kube.fields import condition, items, mapping, seconds, timestamp
@@ -16,7 +16,7 @@ from controllers.kube.resources import Object
 
 CONDITION = "Scaled"
 DECISIONS_MAX = 10
-_LIVE = ("demand", "decidedAt")
+_LIVE = ("demand", "decidedAt", "load", "rules")
 
 
 @dataclass(frozen=True)
@@ -36,26 +36,33 @@ class Change:
 
 @dataclass(frozen=True)
 class Report:
-    """All that a cycle has to tell. `unwritten`: revisions whose replicas are not yet what was decided."""
+    """All that a cycle has to tell. `unwritten`: revisions whose replicas are not yet what was decided. `holds`: who or
+    what holds the replicas. `observation`: what it rests on."""
 
     verdict: Verdict
     ready: dict[str, int]
     changes: tuple[Change, ...]
     unwritten: frozenset[str]
     foreign: str | None
+    holds: tuple[Hold, ...] = ()
+    observation: Observation | None = None
 
 
 def detail(change: Change, verdict: Verdict) -> str:
     """`demand 180.3, peak 201.0, target 51.2 a replica; raw 4`: the numbers that led there."""
+    foreign = f"; {change.was} had been set by {change.foreign}" if change.foreign else ""
+    return reasoning(change.decision, verdict) + foreign
+
+
+def reasoning(decision: Decision, verdict: Verdict) -> str:
     demand, peak = verdict.demand.requests, verdict.peak
     said = [
         f"demand {'unknown' if demand is None else f'{demand:.1f}'}",
         f"peak {'unknown' if peak is None else f'{peak:.1f}'}",
-        f"target {change.decision.target:g} a replica",
+        f"target {decision.target:g} a replica",
     ]
-    trace = ", ".join(f"{rule} {replicas}" for rule, replicas in change.decision.trace)
-    foreign = f"; {change.was} had been set by {change.foreign}" if change.foreign else ""
-    return ", ".join(said) + (f"; {trace}" if trace else "") + foreign
+    trace = ", ".join(f"{rule} {replicas}" for rule, replicas in decision.trace)
+    return ", ".join(said) + (f"; {trace}" if trace else "")
 
 
 def status_object(endpoint: Object, report: Report, settings: Settings, now_s: float) -> Object | None:
@@ -63,12 +70,13 @@ def status_object(endpoint: Object, report: Report, settings: Settings, now_s: f
     before = mapping(endpoint, "status", "autoscaler")
     now = timestamp(now_s)
     said = _autoscaler(before, report, now)
-    scaled = _condition(endpoint, report, settings, now)
+    conditions = _conditions(endpoint, report, settings, now)
     weighty = {key: value for key, value in said.items() if key not in _LIVE}
-    same = all(before.get(key) == value for key, value in weighty.items()) and condition(endpoint, CONDITION) == scaled
+    written = [found for kind in (CONDITION, *TYPES) if (found := condition(endpoint, kind))]
+    same = all(before.get(key) == value for key, value in weighty.items()) and written == conditions
     if same and (before.get("demand") == said.get("demand") or not _stale(before, settings, now_s)):
         return None
-    return {"autoscaler": said, "conditions": [scaled]}
+    return {"autoscaler": said, "conditions": conditions}
 
 
 def _stale(before: Object, settings: Settings, now_s: float) -> bool:
@@ -79,25 +87,37 @@ def _stale(before: Object, settings: Settings, now_s: float) -> bool:
 def _autoscaler(before: Object, report: Report, now: str) -> Object:
     decisions = [_record(change, report.verdict, now) for change in report.changes]
     decisions = (decisions + items(before, "decisions"))[:DECISIONS_MAX]
-    main = _main(report.verdict.decisions)
+    first = main(report.verdict.decisions)
     said: Object = {
-        "desiredReplicas": main.desired if main else 0,
-        "readyReplicas": report.ready.get(main.revision, 0) if main else 0,
-        "targetConcurrency": round(main.target, 3) if main else 0,
-        "lastDecision": _last(decisions, main),
+        "desiredReplicas": first.desired if first else 0,
+        "readyReplicas": report.ready.get(first.revision, 0) if first else 0,
+        "targetConcurrency": round(first.target, 3) if first else 0,
+        "lastDecision": _last(decisions, first),
         "decidedAt": now,
         "revisions": {d.revision: _size(d, report) for d in report.verdict.decisions},
         "decisions": decisions,
     }
     if report.verdict.demand.requests is not None:
         said["demand"] = round(report.verdict.demand.requests, 1)
+    if first is not None:
+        said["rules"] = reasoning(first, report.verdict)[:1024]
+    if report.observation is not None:
+        said["load"] = _load(report.observation, report.verdict)
     return said
 
 
-def _main(decisions: Iterable[Decision]) -> Decision | None:
-    """The one that people ask for: with the traffic, or about to get it."""
-    order = list(Role)
-    return min(decisions, key=lambda decision: order.index(decision.role), default=None)
+def _load(observation: Observation, verdict: Verdict) -> Object:
+    """What the demand came from; what is unknown is absent."""
+    means = observation.fast
+    numbers = {
+        "inFlight": means.in_flight if means else None,
+        "queued": means.queued if means else None,
+        "arrivedRps": means.arrived_rps if means else None,
+        "refusedRps": means.refused_rps if means else None,
+        "serviceTimeS": observation.service_time_s,
+        "peak": verdict.peak,
+    }
+    return {name: round(value, 4) for name, value in numbers.items() if value is not None}
 
 
 def _size(decision: Decision, report: Report) -> Object:
@@ -122,19 +142,24 @@ def _record(change: Change, verdict: Verdict, now: str) -> Object:
     }
 
 
-def _last(decisions: list[Object], main: Decision | None) -> str:
+def _last(decisions: list[Object], first: Decision | None) -> str:
     if decisions:
         last = decisions[0]
         return f"{last['from']} -> {last['to']}: {last['reason']}"
-    return f"{main.desired}: no change yet" if main else "no revision yet"
+    return f"{first.desired}: no change yet" if first else "no revision yet"
 
 
-def _condition(endpoint: Object, report: Report, settings: Settings, now: str) -> Object:
-    status, reason, message = _scaled(report, settings)
-    before = condition(endpoint, CONDITION)
+def _conditions(endpoint: Object, report: Report, settings: Settings, now: str) -> list[Object]:
+    """Scaled always; a hold's own only while it holds."""
+    said = [_condition(endpoint, now, CONDITION, *_scaled(report, settings))]
+    return said + [_condition(endpoint, now, hold.kind, "True", hold.kind, hold.message) for hold in report.holds]
+
+
+def _condition(endpoint: Object, now: str, kind: str, status: str, reason: str, message: str) -> Object:
+    before = condition(endpoint, kind)
     same = before.get("status") == status
     return {
-        "type": CONDITION,
+        "type": kind,
         "status": status,
         "reason": reason,
         "message": message,
@@ -143,9 +168,14 @@ def _condition(endpoint: Object, report: Report, settings: Settings, now: str) -
     }
 
 
+# Holds under which the replicas do not follow the load; a bound that is met is no such thing.
+_NOT_FOLLOWING = {str(r) for r in (Reason.UNKNOWN, Reason.CIRCUIT, Reason.PAUSED, Reason.DRY_RUN, Reason.OVERRIDDEN)}
+
+
 def _scaled(report: Report, settings: Settings) -> tuple[str, str, str]:
-    main = _main(report.verdict.decisions)
-    if main is None:
+    """In one condition what the most telling of all has to say."""
+    first = main(report.verdict.decisions)
+    if first is None:
         return "False", "NoRevision", "the endpoint has no revision yet"
     if report.verdict.unknown_s >= settings.silence_s:
         return "False", str(Reason.UNKNOWN), "no gateway tells the load; replicas are held, never lowered"
@@ -153,8 +183,11 @@ def _scaled(report: Report, settings: Settings) -> tuple[str, str, str]:
         return "False", str(Reason.FOREIGN), f"{report.foreign} has set replicas; corrected"
     if report.unwritten:
         return "False", "WriteFailed", "the replicas decided on could not be written yet"
-    if main.reason is Reason.CEILING:
+    for hold in report.holds:
+        if hold.kind in _NOT_FOLLOWING:
+            return "False", hold.kind, hold.message
+    if first.reason is Reason.CEILING:
         return "True", str(Reason.CEILING), "the load asks for more than concurrency.max allows"
-    if main.reason is Reason.BUDGET:
-        return "True", str(Reason.BUDGET), "the load asks for more than the cluster has"
+    if first.reason is Reason.BUDGET:
+        return "True", str(Reason.BUDGET), "the load asks for more than the namespace's quota leaves"
     return "True", "FollowsLoad", "replicas follow the load"

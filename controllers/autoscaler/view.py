@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from controllers.autoscaler.control import Control, parse_control
 from controllers.autoscaler.observation import Revision, Role
+from controllers.autoscaler.starts import Starts
 from controllers.kube.fields import at, items, key_of, mapping, number
 from controllers.kube.resources import Object
 from spec import names
@@ -12,7 +14,8 @@ from spec.sizing import target_of
 
 @dataclass(frozen=True)
 class Endpoint:
-    """`backends` is None until a gateway has said anything about the endpoint."""
+    """`backends` is None until a gateway has said anything about the endpoint. `control` is a person's hold, expired
+    or not; `control_problem` is why there is none although somebody wrote one."""
 
     namespace: str
     name: str
@@ -26,6 +29,8 @@ class Endpoint:
     routed: str | None
     phases: Mapping[str, str]
     asked: Mapping[str, int]
+    control: Control | None = None
+    control_problem: str | None = None
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -35,13 +40,15 @@ class Endpoint:
     @property
     def fingerprint(self) -> object:
         """What makes a decision due at once when it changes."""
-        return (self.generation, self.traffic, self.routed, tuple(sorted(self.phases.items())))
+        phases = tuple(sorted(self.phases.items()))
+        return (self.generation, self.traffic, self.routed, phases, self.control, self.control_problem)
 
 
 def endpoint_of(obj: Object) -> Endpoint:
     """Raises KeyError on an object that its schema would not let in."""
     namespace, name = key_of(obj)
     spec, status = obj["spec"], mapping(obj, "status")
+    control, problem = _control(mapping(obj, "metadata", "annotations").get(names.ANNOTATION_CONTROL))
     return Endpoint(
         namespace=namespace,
         name=name,
@@ -55,11 +62,26 @@ def endpoint_of(obj: Object) -> Endpoint:
         routed=at(status, "gateway", "trafficRevision") or None,
         phases={item["name"]: item["phase"] for item in items(status, "revisions")},
         asked={name: int(said["desired"]) for name, said in mapping(status, "autoscaler", "revisions").items()},
+        control=control,
+        control_problem=problem,
     )
 
 
-def revisions_of(endpoint: Endpoint, deployments: Iterable[Object], utilization: float) -> tuple[Revision, ...]:
+def _control(text: str | None) -> tuple[Control | None, str | None]:
+    try:
+        return (parse_control(text) if text else None), None
+    except ValueError as error:
+        return None, str(error)
+
+
+def revisions_of(
+    endpoint: Endpoint,
+    deployments: Iterable[Object],
+    utilization: float,
+    starts: Mapping[str, Starts] | None = None,
+) -> tuple[Revision, ...]:
     """The endpoint's own revisions. A deleted object's of the same name are not among them."""
+    pods = starts or {}
     owned = {key_of(d)[1]: d for d in deployments if _owned(endpoint, d)}
     traffic = endpoint.routed if endpoint.routed in owned else endpoint.traffic
     return tuple(
@@ -71,6 +93,9 @@ def revisions_of(endpoint: Endpoint, deployments: Iterable[Object], utilization:
             live=number(owned[name], "spec", "replicas"),
             ready=number(owned[name], "status", "readyReplicas"),
             asked=endpoint.asked.get(name),
+            starting=pods.get(name, Starts()).starting,
+            failing=pods.get(name, Starts()).failing,
+            start_s=pods.get(name, Starts()).start_s,
         )
         for name in sorted(owned)
     )

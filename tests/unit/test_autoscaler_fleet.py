@@ -1,33 +1,37 @@
 """Zeros of most busy endpoints in one moment are a fault of the reading; one endpoint's zero is its own."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 
 import pytest
 
-from controllers.autoscaler.fleet import Fleet, watch
+from controllers.autoscaler.fleet import Fleet, Key, watch
 from controllers.autoscaler.load import ZERO, Load
 
 BUSY = Load(3.0, 0.0, 10.0, 10.0, 0.0)
+
+
+def key(number: int) -> Key:
+    return ("team-alpha", f"e{number}", "uid")
 
 
 def fleet_of(count: int, seconds: int = 10) -> tuple[Fleet, float]:
     fleet, now_s = Fleet(), 0.0
     for _ in range(seconds):
         now_s += 1.0
-        fleet, unknown = watch(fleet, {f"e{n}": BUSY for n in range(count)}, now_s)
+        fleet, unknown = watch(fleet, {key(n): BUSY for n in range(count)}, now_s)
         assert not unknown
     return fleet, now_s
 
 
-def zeros(count: int, of: int) -> dict[Hashable, Load | None]:
-    return {f"e{n}": ZERO if n < count else BUSY for n in range(of)}
+def zeros(count: int, of: int) -> dict[Key, Load | None]:
+    return {key(n): ZERO if n < count else BUSY for n in range(of)}
 
 
 @pytest.mark.parametrize(("silent", "of", "doubted"), [(6, 10, 6), (5, 10, 0), (10, 10, 10), (9, 9, 0), (51, 100, 51)])
 def test_more_than_half_of_ten_or_more_at_once_are_unknown(silent: int, of: int, doubted: int) -> None:
     fleet, now_s = fleet_of(of)
     _, unknown = watch(fleet, zeros(silent, of), now_s + 1.0)
-    assert unknown == {f"e{n}" for n in range(silent)} if doubted else not unknown
+    assert unknown == {key(n) for n in range(silent)} if doubted else not unknown
 
 
 def test_after_a_minute_they_are_believed() -> None:
@@ -56,6 +60,6 @@ def test_zeros_that_come_one_after_another_are_traffic_that_ends() -> None:
 
 def test_idle_endpoints_and_unknown_samples_are_no_witnesses() -> None:
     fleet, now_s = fleet_of(9)
-    seen: Mapping[Hashable, Load | None] = zeros(9, 9) | {f"idle{n}": ZERO for n in range(90)} | {"lost": None}
+    seen: Mapping[Key, Load | None] = zeros(9, 9) | {key(n): ZERO for n in range(100, 190)} | {key(200): None}
     _, unknown = watch(fleet, seen, now_s + 1.0)
     assert not unknown

@@ -1,16 +1,21 @@
 """What the status says, when it is worth a write, and how objects become views."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 
+from controllers.autoscaler.control import Control, Mode
 from controllers.autoscaler.core import Decision, Verdict
-from controllers.autoscaler.observation import Role
+from controllers.autoscaler.holds import Hold
+from controllers.autoscaler.observation import Observation, Role
 from controllers.autoscaler.rules import Demand, Reason
 from controllers.autoscaler.settings import Settings
 from controllers.autoscaler.status import Change, Report, detail, status_object
 from controllers.autoscaler.view import endpoint_of, foreign_writer, is_claimed, revisions_of
+from controllers.autoscaler.window import Means
 from controllers.kube import Object
+from spec import names
 
 SETTINGS = Settings()
 NOW_S = 1_700_000_000.0
@@ -63,6 +68,7 @@ def test_the_status_holds_the_numbers_and_the_decision_with_its_reason() -> None
         "readyReplicas": 2,
         "targetConcurrency": 51.2,
         "demand": 180.3,
+        "rules": "demand 180.3, peak 201.0, target 51.2 a replica; raw 4",
         "lastDecision": "2 -> 4: Load",
         "decidedAt": "2023-11-14T22:13:20Z",
         "revisions": {"iris-a": {"limit": 64, "target": 51.2, "desired": 4, "sized": True}},
@@ -90,6 +96,43 @@ def test_ten_decisions_are_kept_the_newest_first() -> None:
         made = Change(decision(desired=turn + 1), was=turn)
         obj = holding(written(report(made, said=verdict(decision(desired=turn + 1))), obj))
     assert [d["to"] for d in obj["status"]["autoscaler"]["decisions"]] == list(range(12, 2, -1))
+
+
+OBSERVED = Observation(Means(90.0, 12.5, 900.0, 400.0, 8.0, True), None, 0.2, 1, 100, ())
+
+
+def test_the_load_is_told_as_it_was_seen_and_what_is_unknown_is_absent() -> None:
+    said = written(report(observation=OBSERVED))["autoscaler"]["load"]
+    assert said == {
+        "inFlight": 90.0,
+        "queued": 12.5,
+        "arrivedRps": 900.0,
+        "refusedRps": 8.0,
+        "serviceTimeS": 0.2,
+        "peak": 201.0,
+    }
+    blind = report(said=verdict(demand=None), observation=replace(OBSERVED, fast=None, service_time_s=None))
+    assert written(blind)["autoscaler"]["load"] == {"peak": 201.0}
+
+
+PAUSED = Hold("Paused", "replicas are held, until `knobless resume`")
+CEILING = Hold("AtCeiling", "the load asks for more than concurrency.max allows")
+
+
+def test_each_hold_is_a_condition_while_it_holds_and_gone_afterwards() -> None:
+    held = written(report(holds=(PAUSED, CEILING)))
+    assert [(c["type"], c["status"], c["message"]) for c in held["conditions"]] == [
+        ("Scaled", "False", PAUSED.message),
+        ("Paused", "True", PAUSED.message),
+        ("AtCeiling", "True", CEILING.message),
+    ]
+    obj = holding(held)
+    assert status_object(obj, report(holds=(PAUSED, CEILING)), SETTINGS, NOW_S + 3600.0) is None
+    later = written(report(holds=(CEILING,)), obj, NOW_S + 60.0)["conditions"]
+    assert [(c["type"], c["lastTransitionTime"]) for c in later] == [
+        ("Scaled", "2023-11-14T22:14:20Z"),
+        ("AtCeiling", "2023-11-14T22:13:20Z"),
+    ]
 
 
 @pytest.mark.case("autoscaler-G3")
@@ -218,6 +261,22 @@ def test_deployments_of_a_deleted_endpoint_of_the_same_name_are_not_its_own() ->
 def test_what_was_asked_for_is_read_from_the_status() -> None:
     found = revisions_of(endpoint_of(endpoint(a="Serving")), [deployment("iris-a"), deployment("iris-b")], 0.8)
     assert [(r.asked, r.issued, r.live) for r in found] == [(3, 3, 2), (None, 2, 2)]
+
+
+def annotated(text: str) -> Object:
+    metadata = ENDPOINT["metadata"] | {"annotations": {names.ANNOTATION_CONTROL: text}}
+    return ENDPOINT | {"metadata": metadata}
+
+
+def test_a_hold_is_read_from_the_annotation_and_makes_the_endpoint_due() -> None:
+    held = endpoint_of(annotated('{"mode": "pause"}'))
+    assert (held.control, held.control_problem) == (Control(Mode.PAUSE), None)
+    assert held.fingerprint != endpoint_of(ENDPOINT).fingerprint
+
+
+def test_a_hold_that_cannot_be_read_is_none_and_says_why() -> None:
+    held = endpoint_of(annotated("stop!"))
+    assert (held.control, held.control_problem) == (None, "'stop!' is no JSON")
 
 
 def owned_by(*managers: str) -> Object:

@@ -10,6 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from controllers.kube import (
+    CONFIG_MAPS,
     DEPLOYMENTS,
     MODEL_ENDPOINTS,
     PODS,
@@ -22,6 +23,7 @@ from controllers.kube import (
     Unreachable,
 )
 from controllers.kube.fields import key_of, timestamp
+from controllers.kube.resources import Objects
 from controllers.kube.store import Key, Store
 from controllers.kube.watch import Event
 
@@ -46,11 +48,18 @@ class Cluster:
         self.behaviours: dict[str, Behaviour] = defaultdict(lambda: Behaviour(start_s))
         self.writes: list[str] = []
         self._owned: dict[tuple[Key, str], Object] = {}
+        self._conditions: dict[tuple[Key, str], set[str]] = {}
         self._versions, self._uids = itertools.count(1), itertools.count(1)
 
     async def get(self, gvr: Gvr, namespace: str, name: str) -> Object:
         self._reachable()
         return copy.deepcopy(self._held(gvr, namespace, name))
+
+    async def list(
+        self, gvr: Gvr, namespace: str | None = None, labels: str | None = None, name: str | None = None
+    ) -> Objects:
+        self._reachable()
+        return [copy.deepcopy(obj) for (space, _), obj in self.objects[gvr].items() if space == namespace]
 
     async def create(self, gvr: Gvr, namespace: str, body: Object, manager: str) -> Object:
         self._reachable()
@@ -61,6 +70,9 @@ class Cluster:
     async def apply(self, gvr: Gvr, namespace: str, name: str, manager: str, body: Object) -> Object:
         self._reachable()
         held = self.objects[gvr].get((namespace, name))
+        if gvr == CONFIG_MAPS:  # one writer, which says everything: what it leaves out is gone
+            held = {"metadata": {"namespace": namespace, "name": name}}
+            self.writes.append(f"{manager} {name}")
         if gvr == DEPLOYMENTS and held is None:
             body = body | {"spec": {"replicas": 1} | body["spec"]}
         return self.store(gvr, _merged(held or {}, body))
@@ -72,8 +84,12 @@ class Cluster:
         status = held.setdefault("status", {})
         for gone in set(self._owned.get(key, {})) - set(said):
             status.pop(gone, None)
+        own = said.pop("conditions", [])
         conditions = {c["type"]: c for c in status.get("conditions", [])}
-        conditions |= {c["type"]: c for c in said.pop("conditions", [])}
+        for gone in self._conditions.get(key, set()) - {c["type"] for c in own}:
+            conditions.pop(gone, None)
+        conditions |= {c["type"]: c for c in own}
+        self._conditions[key] = {c["type"] for c in own}
         held["status"] = status | said | {"conditions": list(conditions.values())}
         self._owned[key] = said
         self.writes.append(f"{manager} {name}")
@@ -137,7 +153,7 @@ class Cluster:
             self._fit_pods(deployment)
             self._report(deployment)
 
-    def pods(self, revision: str) -> list[Object]:
+    def pods(self, revision: str) -> Objects:
         labelled = [
             pod
             for pod in self.objects[PODS].values()
@@ -179,7 +195,9 @@ class Cluster:
         if place >= behaviour.most:
             status = TROUBLES["unschedulable"]
         elif not behaviour.trouble and self.time_s - born_s >= behaviour.start_s:
-            status = status | {"ready": True}
+            ready = {"type": "Ready", "status": "True"}
+            status = status | {"ready": True, "conditions": [ready]}
+            born_s += behaviour.start_s
         conditions = [c | {"lastTransitionTime": timestamp(born_s)} for c in status.get("conditions", [])]
         status = status | {"conditions": conditions}
         if pod["status"] != status:

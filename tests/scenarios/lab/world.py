@@ -2,12 +2,15 @@
 
 import itertools
 from collections.abc import Callable
+from pathlib import Path
 
 from controllers.autoscaler.act import Scaler
+from controllers.autoscaler.checkpoints import PERIOD_S, Checkpoints
+from controllers.autoscaler.journal import Journal
 from controllers.autoscaler.loop import Autoscaler
 from controllers.autoscaler.observe import Sampler
 from controllers.autoscaler.settings import Settings
-from controllers.kube import DEPLOYMENTS, MODEL_ENDPOINTS, PODS, SERVICES, Object
+from controllers.kube import DEPLOYMENTS, MODEL_ENDPOINTS, PODS, RESOURCE_QUOTAS, SERVICES, Object
 from controllers.kube.fields import condition, mapping
 from controllers.kube.store import Store
 from controllers.lease import FencedWriter, NotLeader
@@ -18,11 +21,22 @@ from spec.revision import revision_of
 from tests.scenarios.lab.cluster import Cluster
 from tests.scenarios.lab.gateway import Gateway
 
-NAMESPACE, ENDPOINT = "team-alpha", "iris"
+NAMESPACE, ENDPOINT, SYSTEM = "team-alpha", "iris", "knobless-system"
 GATEWAY_POD: Object = {
     "metadata": {"namespace": "knobless-system", "name": "gateway-1", "uid": "g1"},
     "status": {"phase": "Running", "podIP": "10.0.0.9"},
 }
+
+
+class Lines(Journal):
+    """A log of decisions in memory."""
+
+    def __init__(self) -> None:
+        super().__init__(Path("/nowhere"))
+        self.lines: list[str] = []
+
+    def put(self, line: str) -> None:
+        self.lines.append(line)
 
 
 class HeldLease:
@@ -69,7 +83,8 @@ def revision(obj: Object) -> str:
 
 
 class World:
-    """Runs the production controllers second by second. `restart` loses what a process loses."""
+    """Runs the production controllers second by second. `restart` loses what a process loses: its memory, and the
+    origin of its clock."""
 
     def __init__(
         self,
@@ -87,12 +102,21 @@ class World:
         self.cluster.time_s = self.now_s
         self.gateway = Gateway(self.cluster, ENDPOINT, lambda t: rate_rps(t - self.started_s), service_s)
         self.history: list[int] = []
+        self.journal = Lines()
+        self._restarts = itertools.count(1)
         self.restart()
         self.declare(obj)
 
     def restart(self) -> None:
         """A new process: empty stores filled by a first list, no memory."""
         clock, writer = self.clock, FencedWriter(self.cluster, self.lease)
+        origin_s = self.now_s - 1_000.0 * next(self._restarts)
+
+        def monotonic() -> float:
+            return self.now_s - origin_s
+
+        self.checkpoints = Checkpoints(self.cluster, writer, self.lease, SYSTEM, monotonic, clock)
+        self._read = False
         stores = self.cluster.stores = {}
         self.rollout = Rollout(stores, writer, self.lease, self.metrics, clock)
         for gvr in (MODEL_ENDPOINTS, DEPLOYMENTS, SERVICES, PODS):
@@ -100,8 +124,11 @@ class World:
             stores[gvr] = Store(gvr, self.rollout.touched, index)
             for obj in self.cluster.objects[gvr].values():
                 stores[gvr].put(obj)
-        gateways = Store(PODS)
+        gateways, quotas = Store(PODS), Store(RESOURCE_QUOTAS)
+        stores[RESOURCE_QUOTAS] = quotas
         gateways.put(GATEWAY_POD)
+        for obj in self.cluster.objects[RESOURCE_QUOTAS].values():
+            quotas.put(obj)
         self.autoscaler = Autoscaler(
             stores,
             gateways,
@@ -110,8 +137,11 @@ class World:
             Scaler(self.cluster, writer, stores[DEPLOYMENTS], "test", clock),
             self.metrics,
             self.settings,
-            Sampler(self.settings, self.gateway.statistics, clock),
-            clock,
+            Sampler(self.settings, self.gateway.statistics, monotonic),
+            self.checkpoints,
+            self.journal,
+            quotas,
+            monotonic,
             clock,
         )
 
@@ -136,6 +166,9 @@ class World:
         self.cluster.step()
         await self.gateway.route()
         self.gateway.serve(self.now_s - 1.0)
+        self._read = self._read or await self.checkpoints.read()
+        if (self.now_s - self.started_s) % PERIOD_S == 0:
+            await self.checkpoints.turn()
         await self.autoscaler.sample()
         for endpoint, obj in self.autoscaler.due():
             await self.autoscaler.attend(endpoint, obj)

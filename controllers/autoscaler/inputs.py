@@ -1,0 +1,49 @@
+"""Everything the watches and the balancer say of one endpoint -> what a cycle decides on. Pure.
+
+Owns which facts a cycle sees and that all of them are of one moment. Leaves what they lead to to `cycle`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from controllers.autoscaler.budget import budget_of
+from controllers.autoscaler.control import in_force
+from controllers.autoscaler.cycle import Inputs
+from controllers.autoscaler.load import LoadSample
+from controllers.autoscaler.observation import Observation, Revision, Role, observation_of
+from controllers.autoscaler.settings import Settings
+from controllers.autoscaler.starts import starts_of
+from controllers.autoscaler.view import Endpoint, revisions_of
+from controllers.kube.fields import key_of
+from controllers.kube.resources import Object
+
+
+@dataclass(frozen=True)
+class Seen:
+    """`endpoint.asked` is what was last asked for; `started` the pods that have been ready before."""
+
+    endpoint: Endpoint
+    deployments: Sequence[Object]
+    pods: Sequence[Object]
+    quotas: Sequence[Object]
+    samples: Sequence[LoadSample]
+    started: frozenset[str]
+
+
+def inputs_of(seen: Seen, settings: Settings, now_s: float, wall_s: float) -> tuple[Inputs, frozenset[str]]:
+    """The cycle's inputs, and the pods that have been ready by now."""
+    endpoint = seen.endpoint
+    starts, started = starts_of(seen.pods, seen.started)
+    revisions = revisions_of(endpoint, seen.deployments, settings.utilization, starts)
+    concurrency = (endpoint.concurrency_min, endpoint.concurrency_max)
+    observation = observation_of(seen.samples, revisions, concurrency, settings, now_s)
+    observation = replace(observation, budget=_budget(observation, seen))
+    return Inputs(observation, settings, now_s, in_force(endpoint.control, wall_s)), started
+
+
+def _budget(observation: Observation, seen: Seen) -> int | None:
+    """That of the revision with the traffic. A successor that finds no room waits; it is never taken for sized."""
+    order = list(Role)
+    main: Revision | None = min(observation.revisions, key=lambda r: order.index(r.role), default=None)
+    found = [d for d in seen.deployments if main is not None and key_of(d)[1] == main.name]
+    return budget_of(seen.quotas, found[0]) if found else None
