@@ -77,8 +77,7 @@ async def steps(running: Gateway) -> float:
     text = (await client.call(path="/metrics", method="GET")).body.decode()
     await client.leave()
     found = re.search(r'^knobless_gateway_steps_total\{outcome="done"\} (\S+)', text, re.MULTILINE)
-    assert found is not None
-    return float(found[1])
+    return float(found[1]) if found else 0.0  # none was sent yet
 
 
 def change(running: Gateway, endpoint: str, limit: int) -> None:
