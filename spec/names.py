@@ -34,6 +34,7 @@ COMPONENT_GATEWAY: Final = "gateway"
 COMPONENT_CONTROLLERS: Final = "controllers"
 COMPONENT_MODEL: Final = "model"
 COMPONENT_CHECKPOINTS: Final = "autoscaler-checkpoint"
+CHECKPOINTS_MAX: Final = 64  # so many objects at most; the right to write them names each
 SECRET_GATEWAY_KEYS: Final = "gateway-keys"
 SECRET_GATEWAY_TLS: Final = "gateway-tls"
 CONFIG_MAP_PLATFORM_SETTINGS: Final = "platform-settings"

@@ -32,6 +32,7 @@ from components.manifests.objects import (
 )
 from components.manifests.team import ROLE_CONTROLLERS_IN_TEAM
 from components.manifests.traffic import network_policy, ports
+from controllers.autoscaler.journal import BYTES_MAX, FILES, FOLDER
 from spec import names
 from spec.platform import PlatformSpec
 from spec.revision import canonical_json, sha256_hex
@@ -44,6 +45,7 @@ SETTINGS_FOLDER = "/etc/knobless"
 ANNOTATION_SETTINGS = f"{names.GROUP}/settings-digest"
 _SETTINGS_VOLUME = "settings"
 _SCRATCH_VOLUME = "tmp"
+_RECORDS_VOLUME = "records"
 ROLE = "knobless-controllers"
 
 
@@ -56,7 +58,7 @@ def rights() -> list[Manifest]:
     reading = [
         right(names.GROUP, names.PLURAL, "get list watch"),
         right("apps", "deployments", "get list watch"),
-        right("", "services pods", "get list watch"),
+        right("", "services pods resourcequotas", "get list watch"),
     ]
     writing = [
         right(names.GROUP, f"{names.PLURAL}/status", "patch"),
@@ -71,11 +73,18 @@ def rights() -> list[Manifest]:
         right("coordination.k8s.io", "leases", "get update", only=[names.LEASE_CONTROLLERS]),
         right("coordination.k8s.io", "leases", "create"),
     ]
+    # Nor can it restrict `list`: in this namespace no ConfigMap holds a secret.
+    keeping = [
+        right(
+            "", "configmaps", "patch", only=[names.checkpoint_object(number) for number in range(names.CHECKPOINTS_MAX)]
+        ),
+        right("", "configmaps", "create list"),
+    ]
     return [
         cluster_role(ROLE, LABELS, reading),
         granted_everywhere(ROLE, account()),
         cluster_role(ROLE_CONTROLLERS_IN_TEAM, LABELS, writing),
-        role(ROLE, PLACE, LABELS, leading),
+        role(ROLE, PLACE, LABELS, [*leading, *keeping]),
         granted_in(PLACE, "Role", ROLE, account(), LABELS),
     ]
 
@@ -162,6 +171,7 @@ def _pod(image: str) -> Manifest:
                 "configMap": {"name": names.CONFIG_MAP_PLATFORM_SETTINGS},
             },
             scratch(_SCRATCH_VOLUME, "64Mi"),
+            scratch(_RECORDS_VOLUME, f"{(FILES + 1) * BYTES_MAX // 2**20}Mi"),
         ],
     }
 
@@ -171,12 +181,17 @@ def _container(image: str) -> Manifest:
         NAME,
         image,
         ["python", "-m", "controllers", "run"],
-        args=["--settings", f"{SETTINGS_FOLDER}/{names.PLATFORM_SETTINGS_KEY}"],
+        args=["--settings", f"{SETTINGS_FOLDER}/{names.PLATFORM_SETTINGS_KEY}", "--records", str(FOLDER)],
         env=[own_field("POD_NAME", "metadata.name"), own_field("POD_NAMESPACE", "metadata.namespace")],
         ports=[{"name": names.PORT_HEALTH, "containerPort": HEALTH_PORT, "protocol": "TCP"}],
         requests={"cpu": "100m", "memory": "128Mi"},
         limits={"cpu": "1", "memory": "512Mi"},
-        mounts={API_ACCESS: API_ACCESS_PATH, _SETTINGS_VOLUME: SETTINGS_FOLDER, _SCRATCH_VOLUME: "/tmp"},
+        mounts={
+            API_ACCESS: API_ACCESS_PATH,
+            _SETTINGS_VOLUME: SETTINGS_FOLDER,
+            _SCRATCH_VOLUME: "/tmp",
+            _RECORDS_VOLUME: str(FOLDER),
+        },
         read_only=[API_ACCESS, _SETTINGS_VOLUME],
         startupProbe=probe("/healthz", "health", period_s=1, failures=60),
         readinessProbe=probe("/healthz", "health", period_s=5, failures=3),

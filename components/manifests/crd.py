@@ -115,11 +115,14 @@ def _autoscaler() -> Schema:
         reason=text(longest=128),
         detail=text(longest=1024),
     )
+    seen = ("inFlight", "queued", "arrivedRps", "refusedRps", "serviceTimeS", "peak")
     return record(
         desiredReplicas=whole(0),
         readyReplicas=whole(0),
         targetConcurrency=number(0),
         demand=number(0),
+        load=record(**{name: number(0) for name in seen}),
+        rules=text(longest=1024),
         lastDecision=text(longest=256),
         decidedAt=moment(),
         revisions=by_name(sized),

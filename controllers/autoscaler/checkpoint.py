@@ -12,12 +12,12 @@ from zlib import crc32
 
 from controllers.autoscaler.cycle import Remembered
 from controllers.autoscaler.plain import Unreadable, from_plain, to_plain
+from spec import names
 
 SCHEMA = 1
 TTL_S = 30 * 86_400.0
 REFRESH_S = 600.0
 PER_SHARD = 200
-SHARDS_MAX = 64
 # An object may hold 1 MiB; the field owners' book takes its part of it.
 SHARD_BYTES_MAX = 700_000
 ENTRY_BYTES_MAX = 20_000
@@ -70,7 +70,7 @@ def alive(kept: Mapping[Name, Checkpoint], present: Mapping[Name, object], wall_
 def shard_count(endpoints: int) -> int:
     """A power of two, so that growth moves half of the entries and no more: 200 -> 1, 201 -> 2, 10,000 -> 64."""
     count = 1
-    while count * PER_SHARD < endpoints and count < SHARDS_MAX:
+    while count * PER_SHARD < endpoints and count < names.CHECKPOINTS_MAX:
         count *= 2
     return count
 
