@@ -19,14 +19,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tests.bench.autoscaler import goals, report, steady, step
+from tests.bench.autoscaler import goals, learning, report, steady, step
 from tests.bench.autoscaler.contenders import BY_NAME, CONTENDERS, DEFAULTS
 from tests.bench.autoscaler.loads import NAMES, traffic
 from tests.bench.autoscaler.runs import in_processes
 from tests.bench.autoscaler.sweep import Plan, compared, sweep
 
 OUT = Path(__file__).resolve().parents[3] / "bench-results" / "autoscaler.json"
-SECTIONS = ("curves", "step", "steady")
+SECTIONS = ("curves", "step", "steady", "learning")
 START_UPS_S = (10.0, 30.0, 120.0)
 STEP_RIVALS = ("hpa-queue", "kpa", "databricks-queue", "ray")
 
@@ -100,7 +100,16 @@ def _steady(asked: argparse.Namespace, found: dict[str, Any]) -> Iterator[goals.
     yield from goals.of_steadiness(steadied)
 
 
-_SECTIONS = {"curves": _curves, "step": _step, "steady": _steady}
+def _learning(asked: argparse.Namespace, found: dict[str, Any]) -> Iterator[goals.Goal]:
+    jobs = learning.learning_jobs(asked.seeds or (10 if asked.full else 3))
+    learnt = learning.over_seeds(in_processes(learning.run_learning, jobs))
+    found["learning"] = [asdict(one) for one in learnt]
+    title = f"Learning: knee {learning.KNEE:.0f}, {learning.RATE_RPS:.0f} req/s of {learning.SERVICE_S} s"
+    _print(title, report.learning(learnt))
+    yield from goals.of_learning(learnt)
+
+
+_SECTIONS = {"curves": _curves, "step": _step, "steady": _steady, "learning": _learning}
 
 
 def _print(title: str, text: str) -> None:

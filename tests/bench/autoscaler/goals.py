@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
+from tests.bench.autoscaler.learning import DEPENDENCY, MIS_SET, Learnt
 from tests.bench.autoscaler.steady import Steadied
 from tests.bench.autoscaler.step import Stepped
 from tests.bench.autoscaler.sweep import Compared, summed
@@ -15,6 +17,8 @@ SMOOTH_COST = 0.9
 LOST_OVER_START_UP_S = 6.0
 PEAK = {"no retries": 1.2, "2 retries, marked": 1.2, "5 retries, marked": 1.2}
 PEAK_UNMARKED = 1.6
+KNEE_ERROR = 0.2
+STEPS_WHILE_SLOW = 1.0
 CHANGES = {True: 1.0, False: 2.0}  # at five replicas or more; below
 
 
@@ -58,6 +62,8 @@ def _bursty(cases: Sequence[Compared], start_up_s: float) -> Iterator[Goal]:
     if total.rival_bad:
         text = f"bursty, {start_up_s:.0f} s: bad requests over the best constant fleet's of that cost"
         note = f"{total.bad:.0f} / {total.rival_bad:.0f}; worse in {total.worse} of {len(cases)}"
+        if least := summed(cases, "prompt").rival_bad:
+            note += f"; {least:.0f} without any delay but the start-up"
         yield Goal(text, total.bad_ratio, 1.0, note)
 
 
@@ -89,3 +95,14 @@ def of_steadiness(found: Sequence[Steadied]) -> Iterator[Goal]:
             yield Goal(
                 text, mean(one.changes for one in sizes), most, f"worst size {max(s.changes for s in sizes):.1f}"
             )
+
+
+def of_learning(found: Sequence[Learnt]) -> Iterator[Goal]:
+    """Nothing for what no vertical axis in the loop has measured."""
+    for one in found:
+        if one.case in MIS_SET and one.limit is not None:
+            for what, error in (("after 10 minutes", one.error), ("at its worst later", one.worst)):
+                measured = math.inf if error is None else error
+                yield Goal(f"limit {one.case}: error of the knee {what}", measured, KNEE_ERROR, "worst seed")
+        if one.case == DEPENDENCY and one.limit is not None:
+            yield Goal(f"{one.case}: steps of the limit in ten minutes", one.steps, STEPS_WHILE_SLOW, "worst seed")

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from tests.bench.autoscaler.curves import Read
 from tests.bench.autoscaler.goals import Goal
+from tests.bench.autoscaler.learning import Learnt
 from tests.bench.autoscaler.loads import Traffic
 from tests.bench.autoscaler.steady import Steadied
 from tests.bench.autoscaler.step import Stepped
@@ -127,6 +128,29 @@ def steadiness(found: Sequence[Steadied]) -> str:
             for s in found
         ),
     )
+
+
+def learning(found: Sequence[Learnt]) -> str:
+    head = ("case", "knee", "error", "worst later", "limit", "steps while slow", "bad %")
+    return table(
+        head,
+        (
+            (
+                one.case,
+                _or_dash(one.knee),
+                _or_dash(one.error, 2),
+                _or_dash(one.worst, 2),
+                _or_dash(one.limit),
+                f"{one.steps:.0f}",
+                f"{100 * one.bad_share:.3f}",
+            )
+            for one in found
+        ),
+    )
+
+
+def _or_dash(value: float | None, digits: int = 1) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
 
 
 def goals(found: Iterable[Goal]) -> str:
