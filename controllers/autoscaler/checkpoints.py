@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 
 PERIOD_S = 60.0
 _AT_ONCE = 8
+_BREATH = 100
 _LABELS = names.managed_labels(names.COMPONENT_CHECKPOINTS)
 _SELECTOR = ",".join(f"{key}={value}" for key, value in _LABELS.items())
 
@@ -129,20 +130,23 @@ class Checkpoints:
         """One write for each shard in which something is news. Raises nothing: the next minute tries again."""
         if not (self._current or await self.read()):
             return
-        self._note(self.now())
-        before, self._shards = self._shards, max(self._shards, shard_count(len(self._kept)))
+        await self._note(self.now())
+        self._shards = max(self._shards, shard_count(len(self._kept)))
         due = {n: data for n, data in self._data().items() if data != self._written.get(n, {})}
         # Shards that are new take over from those before: an entry is in two for a moment, and never in none.
-        if await self._write_all({n: data for n, data in due.items() if n >= before}):
-            await self._write_all({n: data for n, data in due.items() if n < before})
+        if await self._write_all({n: data for n, data in due.items() if n not in self._written}):
+            await self._write_all({n: data for n, data in due.items() if n in self._written})
 
-    def _note(self, present: Mapping[Name, Checkpoint]) -> None:
+    async def _note(self, present: Mapping[Name, Checkpoint]) -> None:
+        """Others get their turn in between: ten thousand endpoints are half a second's work."""
         offset_s, wall_s = self._wall() - self._monotonic(), self._wall()
         known = {name: kept.checkpoint for name, kept in self._kept.items()}
         self._kept = {name: self._kept[name] for name in alive(known, present, wall_s)}
-        for name, now in present.items():
+        for number, (name, now) in enumerate(present.items()):
             if is_news(known.get(name), now):
                 self._kept[name] = Kept(now, entry_of(now, offset_s))
+            if number % _BREATH == 0:
+                await asyncio.sleep(0)
 
     def _data(self) -> dict[int, dict[str, str]]:
         shards: dict[int, dict[Name, tuple[float, str]]] = {number: {} for number in range(self._shards)}
