@@ -5,16 +5,21 @@ latency grows with what is in flight; with a slow dependency latency is the same
 before and after) that hold different numbers of requests tell which of the two it is, without knowing the model.
 """
 
+import math
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from controllers.autoscaler.vertical.evidence import Evidence, Point, others
+from controllers.autoscaler.vertical.evidence import Evidence, Point, joined, others
 from controllers.autoscaler.vertical.knowledge import Knowledge, Probe
 from controllers.autoscaler.vertical.settings import Settings
 from controllers.autoscaler.vertical.thresholds import busy, hot, sane
 
 # Two points closer than this can't be told from noise.
 _APART = 1.15
+# From this share of its limit on a pod is full.
+_FULL = 0.9
+# A difference of less than so many standard errors is noise.
+_NOISE = 1.5
 # Of the fall in latency that a passed knee predicts, how much must be seen: much while latency still holds, less once
 # it does not. Noise of 5 % in a mean is two to four deviations away.
 _SHOWN, _SHOWN_OVERLOADED = 0.65, 0.35
@@ -46,20 +51,22 @@ class Cause(Enum):
 class Finding:
     """`point`: the replicas without a probed one. ratio: service time over its floor; None: no floor is known.
 
-    excess: 1 and more is beyond the objective. shown_at: the more loaded of the two points that showed the cause, and
-    beside_s the service time of the other. probed: where a probed pod worked, its probe being over; passed: it did well
-    with more.
+    excess: 1 and more is beyond the objective, a declared one or ours. shown_at: the more loaded of the two points that
+    showed the cause, beside_s the service time of the other. probed: where a probed pod worked, over all of its probe;
+    judged: that was enough to go by; passed: it did well with more.
     """
 
     view: View
     point: Point | None = None
     ratio: float | None = None
     excess: float = 0.0
+    objective: bool = False
     loaded: bool = False
     cause: Cause | None = None
     shown_at: Point | None = None
     beside_s: float | None = None
     probed: Point | None = None
+    judged: bool = False
     passed: bool = False
     hot: tuple[str, ...] = ()
     busy: tuple[str, ...] = ()
@@ -78,6 +85,7 @@ def diagnose(knowledge: Knowledge, evidence: Evidence, settings: Settings, now_s
         point=point,
         ratio=ratio,
         excess=excess,
+        objective=evidence.objective_ms is not None,
         loaded=loaded,
         hot=hot(evidence.signals),
         busy=busy(evidence.signals),
@@ -144,17 +152,32 @@ def _explained(found: Finding, knowledge: Knowledge, evidence: Evidence, setting
 
 def _probed(found: Finding, probe: Probe, knowledge: Knowledge, evidence: Evidence, settings: Settings) -> Finding:
     """The probed pod against the others, or, where it is alone, against itself before."""
-    mine = evidence.pods.get(probe.pod) if probe.pod is not None else evidence.point
+    now = evidence.pods.get(probe.pod) if probe.pod is not None else evidence.point
     rest = (others(evidence, probe.pod) if probe.pod is not None else None) or probe.before
-    if mine is None or mine.completed < settings.completions / 2:
+    if now is None:
         return found
+    mine = joined(probe.mine, now)
+    found = replace(found, probed=mine)
+    if mine.error > settings.error_most and probe.asked + 1 < settings.asked_most:
+        return found
+    floor_s = knowledge.floor_s
     high, low = (mine, rest) if mine.in_flight >= rest.in_flight else (rest, mine)
-    known_bad = knowledge.floor_s is None or high.service_s >= settings.tolerance * knowledge.floor_s
-    found = _compared(found, high, low, knowledge.floor_s, _SHOWN_OVERLOADED if known_bad else _SHOWN)
-    half_full = mine.in_flight >= settings.half_full * probe.limit
-    held = knowledge.floor_s is None or mine.service_s < settings.suspect * knowledge.floor_s
-    passed = probe.up and half_full and held and found.cause is not Cause.OWN
-    return replace(found, probed=mine, passed=passed)
+    bad = floor_s is None or high.service_s >= settings.tolerance * floor_s
+    at_floor = floor_s is not None and high.service_s < settings.suspect * floor_s
+    # A pod with room under its limit was given no more work: its throughput is not all it has.
+    has_room = probe.up and mine.in_flight < _FULL * probe.limit
+    if not at_floor and not has_room:
+        found = _compared(found, high, low, floor_s, _SHOWN_OVERLOADED if bad else _SHOWN)
+    passed = probe.up and _held(mine, probe, knowledge, settings) and found.cause is not Cause.OWN
+    return replace(found, passed=passed, judged=True)
+
+
+def _held(mine: Point, probe: Probe, knowledge: Knowledge, settings: Settings) -> bool:
+    """Whether a pod had more and did well with it. Beyond a knee it must have done more work, not only held more."""
+    floor_s, knee = knowledge.floor_s, knowledge.knee
+    if knee is not None:
+        return floor_s is not None and mine.served_rps * floor_s >= settings.outgrown * knee
+    return mine.in_flight >= probe.enough and (floor_s is None or mine.service_s < settings.suspect * floor_s)
 
 
 def _compared(found: Finding, high: Point, low: Point, floor_s: float | None, shown: float) -> Finding:
@@ -173,4 +196,8 @@ def cause_of(high: Point, low: Point, floor_s: float | None, shown: float) -> Ca
     predicted = max((floor_s or 0.0) / high.service_s, low.in_flight / high.in_flight)
     if predicted * _APART > 1:
         return None
-    return Cause.OWN if low.service_s / high.service_s <= predicted**shown else Cause.ELSEWHERE
+    expected, seen = predicted**shown, low.service_s / high.service_s
+    noise = _NOISE * math.hypot(high.error, low.error)
+    if seen > expected:
+        return Cause.ELSEWHERE if math.exp(-noise) > predicted else None
+    return Cause.OWN if seen <= math.exp(-noise) else None

@@ -4,6 +4,7 @@ Owns tallies by pod and their means. Leaves judgement to `diagnosis`. Its one id
 completions (Little), so requests in flight and their totals are enough; everything else is a bonus or None.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -24,11 +25,31 @@ class Point:
     def served_rps(self) -> float:
         return self.in_flight / self.service_s
 
+    @property
+    def busy_s(self) -> float:
+        return self.service_s * self.completed
+
+    @property
+    def error(self) -> float:
+        """Relative error of the service time: of so many completions, and of requests in flight looked at once a
+        second. 300 answers of 0.2 s are 60 requests seen: 14 %."""
+        return math.sqrt(1 / self.completed + 1 / self.busy_s)
+
+
+def joined(one: Point | None, other: Point) -> Point:
+    """Two stretches of time of one replica as one."""
+    if one is None:
+        return other
+    seen_s = one.busy_s / one.in_flight + other.busy_s / other.in_flight
+    busy_s, completed = one.busy_s + other.busy_s, one.completed + other.completed
+    return Point(busy_s / seen_s, busy_s / completed, completed)
+
 
 @dataclass(frozen=True)
 class Tally:
     """One pod since the epoch began: seconds seen, busy time (integral of requests in flight), completions.
 
+    A request that began or ended outside the epoch counts half: else a pod that empties would look fast.
     `first_s`: when it was first seen taking requests; it outlives the epoch.
     """
 
@@ -60,7 +81,7 @@ def tally(tallies: Tallies, before: Counters | None, now: Counters, elapsed_s: f
             first_s=held.first_s,
             seen_s=held.seen_s + elapsed_s,
             busy_s=held.busy_s + elapsed_s * (earlier[0] + current) / 2,
-            completed=held.completed + max(total - earlier[1] - (current - earlier[0]), 0),
+            completed=held.completed + max(total - earlier[1] - (current - earlier[0]) / 2, 0.0),
         )
     return {name: kept for name, kept in found.items() if name in now.servers}
 

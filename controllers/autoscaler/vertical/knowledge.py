@@ -32,8 +32,9 @@ class Key:
 class Probe:
     """One pod under another limit until `until_s`; `before` is where the replicas worked when it began.
 
-    weight: its share of the requests beside 100 of any other pod, so that it really holds more. up: the question is
-    whether it can. `pod` None: all of them, where nothing is known pod by pod.
+    weight: its share of the requests beside 1 of any other pod, so that it really holds more. up: the question is
+    whether it can; it was answered if it held `enough`. `pod` None: all of them, where nothing is known pod by pod.
+    mine: what the pod showed so far, in `asked` epochs.
     """
 
     pod: str | None
@@ -41,7 +42,10 @@ class Probe:
     until_s: float
     before: Point
     up: bool = False
-    weight: int = 100
+    weight: int = 1
+    enough: float = 0.0
+    mine: Point | None = None
+    asked: int = 0
 
 
 @dataclass(frozen=True)
@@ -51,8 +55,8 @@ class Knowledge:
     knee: requests in flight beyond which latency grows and throughput does not; None: not met yet. proven: the largest
     limit under which latency held while half full. accepted_s: a service time above the baseline that was shown not to
     come from load. crest: the worst point met while pods were starting. relief: memory's share when it last cut.
-    held_until_s: no question is asked before. retest_at_s, retests: when the knee is asked about again, and how often
-    it was.
+    held_until_s: why latency is bad is not asked before. retest_at_s, retests: whether a pod can hold more is not asked
+    before, and how often that had no new answer.
     """
 
     limit: int

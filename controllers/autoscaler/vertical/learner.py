@@ -16,6 +16,11 @@ from controllers.autoscaler.vertical.rules import Reason, Situation, merge, shor
 from controllers.autoscaler.vertical.settings import Settings
 from controllers.autoscaler.vertical.thresholds import sane
 
+# So well must a latency below the baseline be known that moves it.
+_SURE = 0.05
+# Latency beside the knee is taken for no lower than this share of the known floor: what is less is noise.
+_NO_FASTER = 0.9
+
 
 @dataclass(frozen=True)
 class Advice:
@@ -106,8 +111,7 @@ def _based(
     """The baseline, by requests that were nearly alone or that were faster than it."""
     base, knee = knowledge.baseline, knowledge.knee
     alone = point.in_flight <= max(settings.low_load, knee / 2 if knee is not None else 0.0) and evidence.queued < 1
-    sure = point.completed >= 4 * settings.completions
-    if alone or (base is not None and is_faster(base, point.service_s) and sure):
+    if alone or (base is not None and is_faster(base, point.service_s) and point.error < _SURE):
         p95_ms = sane(evidence.signals.p95_ms)
         base = moved(base, point.service_s, p95_ms / 1000 if p95_ms else None, settings, now_s)
     accepted_s = knowledge.accepted_s
@@ -119,12 +123,15 @@ def _based(
 def _caused(knowledge: Knowledge, finding: Finding, point: Point, settings: Settings, now_s: float) -> Knowledge:
     """Past the knee throughput is all the replica has: times the latency of the lesser load that is the knee.
 
-    20 in flight at 16 answers a second, and 1 s each at 8 in flight: 16 is the knee, whatever the baseline says.
+    20 in flight at 16 answers a second, and 1 s each at 8 in flight: 16 is the knee, whatever the baseline says. An
+    objective may ask for less: 20 in flight at 1.6 times the objective become 12.5.
     """
     high, low_s = finding.shown_at, finding.beside_s
     if finding.cause is Cause.OWN and high is not None:
-        floor_s = low_s or knowledge.floor_s or high.service_s
-        return _kneed(knowledge, max(high.served_rps * min(floor_s, high.service_s), 1.0), settings, now_s)
+        floor_s = max(low_s or knowledge.floor_s or 0.0, _NO_FASTER * (knowledge.floor_s or 0.0))
+        knee = high.served_rps * min(floor_s, high.service_s)
+        within = high.in_flight / finding.excess if finding.objective and finding.excess > 1 else knee
+        return _kneed(knowledge, max(min(knee, within), 1.0), settings, now_s)
     if finding.cause is not Cause.ELSEWHERE or low_s is None:
         return knowledge
     # Latency that does not follow load is a baseline, where there is none, or the dependency's.
@@ -145,38 +152,45 @@ def _kneed(knowledge: Knowledge, knee: float, settings: Settings, now_s: float) 
 
 
 def _proven(knowledge: Knowledge, finding: Finding, point: Point, settings: Settings, now_s: float) -> Knowledge:
-    """How far latency was seen to hold: a limit that was at least half full. A knee outgrown by a tenth is none."""
+    """How far latency was seen to hold: a limit that was at least half full. A knee is outgrown by work."""
     probe = knowledge.probe
     if probe is not None and now_s >= probe.until_s - settings.epoch_s / 2:
         knowledge = _answered(knowledge, probe, finding, settings, now_s)
     calm = finding.view in (View.HOLDS, View.IDLE) and finding.ratio is not None
     if not calm or (finding.ratio or 0.0) >= settings.suspect or finding.cause is Cause.OWN:
         return knowledge
-    outgrown = knowledge.knee is not None and point.in_flight > 1.1 * knowledge.knee
+    worked, knee = point.in_flight / max(finding.ratio or 1.0, 1.0), knowledge.knee
+    if knee is not None and worked > settings.outgrown * knee:
+        knee = worked
     proven = min(knowledge.limit, int(point.in_flight / settings.half_full))
-    return replace(knowledge, knee=None if outgrown else knowledge.knee, proven=max(knowledge.proven, proven))
+    return replace(knowledge, knee=knee, proven=max(knowledge.proven, proven))
 
 
 def _answered(knowledge: Knowledge, probe: Probe, finding: Finding, settings: Settings, now_s: float) -> Knowledge:
-    """A probe that is over. Beyond a knee only a pod that really held more counts."""
+    """A probe that is over: what it showed, or when to ask again. One without a clear answer goes on."""
+    if not finding.judged and finding.probed is not None:
+        longer = replace(probe, mine=finding.probed, asked=probe.asked + 1, until_s=now_s + settings.epoch_s)
+        return replace(knowledge, probe=longer)
     knowledge = replace(knowledge, probe=None)
-    if finding.passed and knowledge.knee is None:
-        return replace(knowledge, proven=max(knowledge.proven, probe.limit))
-    if knowledge.knee is not None and probe.up:
-        held = finding.probed.in_flight if finding.probed is not None else 0.0
-        if finding.passed and held > 1.1 * knowledge.knee:
-            return replace(knowledge, knee=None, proven=probe.limit, retests=0)
-        return replace(knowledge, retest_at_s=now_s + retest_s(settings, knowledge.retests))
-    if finding.cause is None:
-        return replace(knowledge, held_until_s=max(knowledge.held_until_s, now_s + 2 * settings.epoch_s))
-    return knowledge
+    if finding.passed:
+        proven, knee = max(knowledge.proven, probe.limit), knowledge.knee
+        if knee is not None and finding.probed is not None:
+            knee = finding.probed.served_rps * (knowledge.floor_s or 0.0)
+        return replace(knowledge, knee=knee, proven=proven, retests=0, retest_at_s=0.0)
+    if finding.cause is not None:
+        return knowledge
+    if probe.up:
+        later_s = now_s + retest_s(settings, knowledge.retests)
+        return replace(knowledge, retests=knowledge.retests + 1, retest_at_s=later_s)
+    return replace(knowledge, held_until_s=max(knowledge.held_until_s, now_s + 2 * settings.epoch_s))
 
 
 def _at_floor(
     knowledge: Knowledge, finding: Finding, point: Point, settings: Settings, now_s: float
 ) -> tuple[Knowledge, bool]:
     """At the smallest limit load can't be the reason: after some epochs there, what is seen is the baseline."""
-    if knowledge.limit > settings.limit_min or finding.view is not View.OVERLOADED:
+    slow = finding.view is View.OVERLOADED and (finding.ratio or 0.0) >= settings.tolerance
+    if knowledge.limit > settings.limit_min or not slow:
         return replace(knowledge, floor_epochs=0), False
     epochs = knowledge.floor_epochs + 1
     if epochs < settings.floor_epochs:

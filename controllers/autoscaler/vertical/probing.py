@@ -12,9 +12,8 @@ from controllers.autoscaler.vertical.settings import Settings
 
 # A pod must first finish what it held; its answers come after that.
 _SERVICE_TIMES = 4.0
-# A probed pod shall hold so much of its limit, by weight; the balancer's weights end at 256.
-_EXERCISE = 0.95
-_WEIGHT, _WEIGHT_MOST = 100, 256
+# A pod that is asked whether it can hold more is filled before the others; its limit bounds it. HAProxy's most.
+_FIRST = 256
 _DEEPEST = 0.2
 
 
@@ -33,8 +32,8 @@ def plan(situation: Situation, limit: int) -> Probe | None:
     if up is None:
         return None
     bounded = _bounded(situation, up)
-    weight = min(max(round(_WEIGHT * _EXERCISE * bounded / point.in_flight), _WEIGHT), _WEIGHT_MOST)
-    return Probe(_pod(situation.evidence), bounded, until_s, point, up=True, weight=weight)
+    enough = _enough(situation, bounded)
+    return Probe(_pod(situation.evidence), bounded, until_s, point, up=True, weight=_FIRST, enough=enough)
 
 
 def _bounded(situation: Situation, limit: int) -> int:
@@ -48,7 +47,8 @@ def _down(situation: Situation, point: Point) -> int | None:
     As deep as the knee would be if it were the reason: 64 in flight at 4 times the floor become 16.
     """
     known, finding, settings = situation.knowledge, situation.finding, situation.settings
-    unexplained = finding.view in (View.SUSPECT, View.OVERLOADED) or (finding.loaded and finding.ratio is None)
+    bad = finding.view in (View.SUSPECT, View.OVERLOADED) and (finding.ratio or settings.suspect) >= settings.suspect
+    unexplained = bad or (finding.loaded and finding.ratio is None)
     if not unexplained or finding.cause is not None or situation.now_s < known.held_until_s:
         return None
     share = min(settings.probe_down, max(1 / finding.ratio, _DEEPEST)) if finding.ratio else settings.probe_down
@@ -60,12 +60,21 @@ def _up(situation: Situation, point: Point, limit: int) -> int | None:
     known, finding, settings = situation.knowledge, situation.finding, situation.settings
     if finding.view not in (View.HOLDS, View.IDLE) or finding.ratio is None or finding.busy:
         return None
+    if situation.now_s < known.retest_at_s or (known.knee is not None and limit < round(known.knee)):
+        return None
+    base = known.proven if known.knee is None else limit
+    wanted = max(int(base * settings.probe_up), base + 1)
+    in_flight = point.in_flight * max(len(situation.evidence.pods), 1)
+    return wanted if in_flight >= _enough(situation, wanted) else None
+
+
+def _enough(situation: Situation, limit: int) -> float:
+    """What the pod must hold to have answered: more than a knee; else half of a step, of a quarter even where that is
+    no whole request."""
+    settings, known = situation.settings, situation.knowledge
     if known.knee is not None:
-        due = situation.now_s >= known.retest_at_s and limit >= round(known.knee)
-        return max(int(limit * settings.probe_up), limit + 1) if due else None
-    wanted = max(int(known.proven * settings.probe_up), known.proven + 1)
-    most = point.in_flight * _WEIGHT_MOST / _WEIGHT if len(situation.evidence.pods) > 1 else point.in_flight
-    return wanted if most >= settings.half_full * wanted else None
+        return min(settings.outgrown * known.knee, float(limit))
+    return settings.half_full * min(float(limit), max(known.proven, 1) * settings.probe_up)
 
 
 def _pod(evidence: Evidence) -> str | None:
@@ -74,5 +83,5 @@ def _pod(evidence: Evidence) -> str | None:
 
 
 def retest_s(settings: Settings, retests: int) -> float:
-    """Until the knee is asked about again: 10 minutes, doubled each time the answer was the same, up to a day."""
+    """Until a pod is asked again: two minutes, doubled each time the answer was the same, or none, up to a day."""
     return float(min(settings.retest_s * 2.0 ** min(retests, 20), settings.retest_most_s))

@@ -35,6 +35,7 @@ class Reason(StrEnum):
     CUT = "PastTheKnee"
     SHORTAGE = "ResourceShortage"
     ELSEWHERE = "SlowDependency"
+    OBJECTIVE = "ObjectiveOutOfReach"
     REBASELINED = "BaselineTakenAnew"
     STEP = "BoundedStep"
     MINIMUM = "AtMinimum"
@@ -85,7 +86,7 @@ def fit_knee(situation: Situation, limit: int) -> Bound | None:
     wanted = max(round(knee), 1)
     if wanted < limit:
         return Bound(wanted, Reason.CUT)
-    may = situation.finding.view is View.HOLDS and not situation.finding.hot
+    may = situation.finding.view is View.HOLDS and not situation.finding.busy
     return Bound(wanted, Reason.RAISED) if wanted > limit and may else None
 
 
@@ -153,6 +154,8 @@ def rest(situation: Situation) -> Reason:
     known, finding = situation.knowledge, situation.finding
     if finding.cause is Cause.ELSEWHERE or (known.accepted_s is not None and situation.now_s < known.held_until_s):
         return Reason.ELSEWHERE
+    if finding.view is View.OVERLOADED and (finding.ratio or situation.settings.suspect) < situation.settings.suspect:
+        return Reason.OBJECTIVE  # a request alone takes too long: fewer at once would not help
     if finding.view in _RESTS:
         return _RESTS[finding.view]
     if finding.ratio is None:

@@ -15,7 +15,8 @@ class Settings:
     baseline that is known may move. limit_min: the smallest limit. probe_min: the smallest of a probe; apart, because
     a floor is a promise and a probe is a question. hold_s: pause after a cause that is not ours. freeze_most_s: pods
     that start for longer than this are no reason to wait. floor_epochs: so many bad epochs at the floor, and the
-    baseline is taken anew.
+    baseline is taken anew. outgrown: a pod that does so many times a knee's work has a higher one. error_most,
+    asked_most: a probe goes on until its answer is known so well, or for so many epochs.
     """
 
     epoch_s: float = 30.0
@@ -34,7 +35,10 @@ class Settings:
     limit_min: int = 1
     probe_min: int = 1
     hold_s: float = 600.0
-    retest_s: float = 600.0
+    outgrown: float = 1.1
+    error_most: float = 0.1
+    asked_most: int = 4
+    retest_s: float = 120.0
     retest_most_s: float = 86_400.0
     warm_up_s: float = 30.0
     freeze_most_s: float = 600.0

@@ -17,7 +17,7 @@ from controllers.autoscaler.load import Counters
 @dataclass
 class Pod:
     limit: int
-    weight: int = 100
+    weight: int = 1
     held: int = 0
     sent: int = 0
     waiting: deque[float] = field(default_factory=deque)

@@ -104,7 +104,7 @@ class TwoAxes:
             probe = self.advice.probe
             mine = probe if probe is not None and probe.pod == name else None
             pod.limit = mine.limit if mine else self.advice.limit
-            pod.weight = mine.weight if mine and self.weighted else 100
+            pod.weight = mine.weight if mine and self.weighted else 1
 
     def _decide(self, now_s: float) -> None:
         limit = self.advice.limit
