@@ -134,8 +134,9 @@ class Checkpoints:
         self._shards = max(self._shards, shard_count(len(self._kept)))
         due = {n: data for n, data in self._data().items() if data != self._written.get(n, {})}
         # Shards that are new take over from those before: an entry is in two for a moment, and never in none.
-        if await self._write_all({n: data for n, data in due.items() if n not in self._written}):
-            await self._write_all({n: data for n, data in due.items() if n in self._written})
+        fresh = due.keys() - self._written.keys()
+        if await self._write_all({number: due[number] for number in fresh}):
+            await self._write_all({number: due[number] for number in due.keys() - fresh})
 
     async def _note(self, present: Mapping[Name, Checkpoint]) -> None:
         """Others get their turn in between: ten thousand endpoints are half a second's work."""
