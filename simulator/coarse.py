@@ -106,7 +106,8 @@ class _Run:
         """First attempts and later ones come in any order, so each is refused in proportion."""
         total = sum(count for _, count in parts)
         room = self._room(total)
-        for attempt, count in parts:
+        for part in self._stage.random.permutation(len(parts)).tolist():
+            attempt, count = parts[part]
             if count:
                 share = count if room == total else int(count * room / total + self._stage.random.random())
                 self._arrive(index, attempt, count, self._room(min(share, count)), slow)

@@ -11,12 +11,14 @@ import numpy as np
 from simulator.scenario import Service
 
 _POOL = 1 << 16
+_LAG_SHARE = 0.02
 _FEW = 6  # requests drawn one by one; more, by array
 
 
 class InService:
     """A request that arrives evenly within its bin and takes `s` bins completes floor(s + U) bins on, which is `s` in
-    the mean, U in [0, 1).
+    the mean, U in [0, 1). Where virtual time is slow it stands `_beyond` a bin's edge, and completes what is due a
+    little after its edge, by `_lag` in the mean: both are part of the time that a cohort still has to wait.
     """
 
     def __init__(self, service: Service, bin_s: float, random: np.random.Generator) -> None:
@@ -32,7 +34,7 @@ class InService:
         self._few = self._draws.tolist()
         self._taken = 0
         self._ahead = np.zeros(self._span * 16 + 64, dtype=np.int64)
-        self._at, self._beyond = 0, 0.0
+        self._at, self._beyond, self._lag = 0, 0.0, 0.0
 
     def pass_time(self, bins: float) -> int:
         """Completions while `bins` of virtual time pass, at most one."""
@@ -41,6 +43,7 @@ class InService:
             if self._beyond < 1.0:
                 return 0
             self._beyond -= 1.0
+            self._lag += (self._beyond - self._lag) * _LAG_SHARE
         self._at += 1
         if self._at + self._span >= len(self._ahead):
             rest = self._ahead[self._at :].copy()
@@ -60,7 +63,8 @@ class InService:
         if count <= _FEW:
             return self._admit_few(self._few[begin : begin + count], late_after_bins + 0.5)
         draws = self._draws[begin : begin + count]
-        whole = (draws + self._beyond).astype(np.int64) if self._beyond else self._whole[begin : begin + count]
+        ahead = self._beyond - self._lag
+        whole = (draws + ahead).astype(np.int64) if ahead else self._whole[begin : begin + count]
         done = np.bincount(whole)
         self._ahead[self._at + 1 : self._at + len(done)] += done[1:]
         is_late = late_after_bins + 0.5 < self.longest
@@ -68,8 +72,9 @@ class InService:
 
     def _admit_few(self, draws: list[float], late_after: float) -> tuple[int, int]:
         at_once = late = 0
+        ahead = self._beyond - self._lag
         for draw in draws:
-            bins = int(draw + self._beyond)
+            bins = int(draw + ahead)
             if bins:
                 self._ahead[self._at + bins] += 1
             else:

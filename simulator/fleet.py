@@ -53,6 +53,11 @@ class Fleet:
         return len(self._serving.ready)
 
     @property
+    def serving(self) -> list[int]:
+        """The replicas that take requests, oldest first."""
+        return self._serving.ready
+
+    @property
     def issued(self) -> int:
         """All that is paid for: while a successor starts, both."""
         return self._serving.issued + (self._successor.issued if self._successor else 0)

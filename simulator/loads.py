@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Counts = NDArray[np.int64]
+Seconds = NDArray[np.float64]
 
 # Bursts are as long as this: within one block the rate is the same multiple of its mean.
 _BURST_S = 1.0
@@ -26,6 +27,9 @@ class Load(Protocol):
 
     def counts(self, random: np.random.Generator, bin_s: float) -> Counts:
         """Requests that arrive in each bin of `bin_s`, which divides a second, up to the next whole second."""
+
+    def times(self, random: np.random.Generator, bin_s: float) -> Seconds:
+        """When each of the same requests arrives, in order."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,11 @@ class Rates:
             return random.poisson(mean)
         return _even(mean, self.cv, random)
 
+    def times(self, random: np.random.Generator, bin_s: float) -> Seconds:
+        counts = self.counts(random, bin_s)
+        begins = np.repeat(np.arange(len(counts)) * bin_s, counts)
+        return np.sort(begins + random.random(len(begins)) * bin_s)
+
 
 @dataclass(frozen=True)
 class Times:
@@ -74,8 +83,12 @@ class Times:
 
     def counts(self, random: np.random.Generator, bin_s: float) -> Counts:
         bins = _bins(self.duration_s, bin_s)
-        index = np.floor(np.asarray(self.at_s, dtype=float) / bin_s + 1e-9).astype(np.int64)
-        return np.bincount(index[(index >= 0) & (index < bins)], minlength=bins).astype(np.int64)
+        index = np.floor(self.times(random, bin_s) / bin_s + 1e-9).astype(np.int64)
+        return np.bincount(np.minimum(index, bins - 1), minlength=bins).astype(np.int64)
+
+    def times(self, random: np.random.Generator, bin_s: float) -> Seconds:
+        at_s = np.asarray(self.at_s, dtype=float)
+        return np.sort(at_s[(at_s >= 0) & (at_s < math.ceil(self.duration_s))])
 
 
 def _bins(duration_s: float, bin_s: float) -> int:

@@ -67,7 +67,7 @@ class Seen:
 class Waits(StrEnum):
     """Where a request that no replica can take waits.
 
-    BALANCER: in one queue before all replicas. REPLICA: at the replica that it was sent to on arrival, wherever else
+    BALANCER: in one queue before all replicas. REPLICA: at the replica that it was sent to at random, wherever else
     there is room.
     """
 
