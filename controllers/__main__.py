@@ -174,7 +174,7 @@ class Process:
             await asyncio.sleep(1.0)
 
     def _targets(self) -> list[dict[str, Any]]:
-        return targets_of((*self.stores[PODS].objects.values(), *self.gateways.objects.values()))
+        return targets_of([*self.stores[PODS].objects.values(), *self.gateways.objects.values()])
 
     def healthy(self) -> bool:
         """Whether both loops still turn. Before the first sync nothing turns, and that is the API server's matter."""

@@ -96,25 +96,27 @@ class SignalReader:
         if self._ask is None:
             return
         asked_s = self._monotonic()
-        answers = await self._in_thread(self._ask)
-        answered = answers is not None and any(answer is not None for answer in answers.values())
-        if answers is not None and answered:
-            self._reading = Reading(asked_s, signals_of(answers))
-        self._tell(answers or {}, answered)
+        answers, pods = await self._in_thread(self._ask) or ({}, {})
+        answered = any(answer is not None for answer in answers.values())
+        if answered:
+            self._reading = Reading(asked_s, pods)
+        self._tell(answers, answered)
 
-    async def _in_thread(self, ask: Ask) -> Answers | None:
+    async def _in_thread(self, ask: Ask) -> tuple[Answers, Mapping[Pod, Signals]] | None:
         """None where the answers are late. A thread that hangs is waited for before another is begun.
 
-        It is no worker of the loop's pool, since those must end before the process can.
+        It is no worker of the loop's pool, since those must end before the process can. Of 20,000 pods the answers
+        take half a second to read, so that is its work too.
         """
         if not self._answered.is_set():
             return None
         loop, done = asyncio.get_running_loop(), asyncio.Event()
         self._answered = done
-        found: list[Answers] = []
+        found: list[tuple[Answers, Mapping[Pod, Signals]]] = []
 
         def work() -> None:
-            found.append(read(ask))
+            answers = read(ask)
+            found.append((answers, signals_of(answers)))
             with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
                 loop.call_soon_threadsafe(done.set)
 
