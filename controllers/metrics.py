@@ -60,7 +60,7 @@ async def serve(
         try:
             async with asyncio.timeout(_REQUEST_S):
                 request = await reader.readuntil(b"\r\n\r\n")
-                # Of 10,000 endpoints it takes half a second to write, for which no sample shall wait.
+                # Of 10,000 endpoints it takes more than a second to write, for which no sample shall wait.
                 writer.write(await asyncio.to_thread(_response, request, registry, healthy, targets))
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
