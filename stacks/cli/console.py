@@ -1,7 +1,7 @@
 """What a person sees: steps with their time on stderr, results on stdout, nothing twice.
 
 Results go to stdout so that they can be piped; progress goes to stderr. On a terminal a progress line is
-rewritten in place, elsewhere it is printed when it changes and at most every ten seconds.
+rewritten in place; elsewhere at most one is printed in ten seconds, and the last one of a long wait always is.
 """
 
 from __future__ import annotations
@@ -11,10 +11,17 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from threading import RLock
+from threading import RLock, Timer
 from typing import TextIO
 
 PLAIN_INTERVAL_S = 10.0
+
+
+def start_timer(delay_s: float, work: Callable[[], None]) -> None:
+    """Later, in a thread that keeps nothing from ending."""
+    timer = Timer(delay_s, work)
+    timer.daemon = True
+    timer.start()
 
 
 def duration(seconds: float) -> str:
@@ -31,14 +38,17 @@ class Console:
         err: where progress goes.
         out: where results go.
         clock: seconds, monotonic.
+        later: runs a function after some seconds.
     """
 
     err: TextIO = field(default_factory=lambda: sys.stderr)
     out: TextIO = field(default_factory=lambda: sys.stdout)
     clock: Callable[[], float] = time.monotonic
+    later: Callable[[float, Callable[[], None]], None] = start_timer
     _last_plain_s: float = -PLAIN_INTERVAL_S
     _line_open: bool = False
     _lock: RLock = field(default_factory=RLock)
+    _held: str | None = None  # a line whose ten seconds are not over
 
     def result(self, text: str = "") -> None:
         """A line that the command was run for."""
@@ -58,9 +68,19 @@ class Console:
             if self.err.isatty():
                 print(f"\r\x1b[K  {text[:150]}", end="", file=self.err, flush=True)
                 self._line_open = True
-            elif self.clock() - self._last_plain_s >= PLAIN_INTERVAL_S:
-                self._last_plain_s = self.clock()
-                print(f"  {text}", file=self.err, flush=True)
+            else:
+                wait_s = self._last_plain_s + PLAIN_INTERVAL_S - self.clock()
+                if wait_s > 0 and self._held is None:
+                    self.later(wait_s, self._print_held)
+                self._held = text
+                if wait_s <= 0:
+                    self._print_held()
+
+    def _print_held(self) -> None:
+        with self._lock:
+            if self._held is not None:
+                print(f"  {self._held}", file=self.err, flush=True)
+                self._held, self._last_plain_s = None, self.clock()
 
     @contextmanager
     def step(self, title: str) -> Iterator[None]:
@@ -72,6 +92,7 @@ class Console:
         self.note(f"    done in {duration(self.clock() - started_s)}")
 
     def _close_line(self) -> None:
+        self._held = None  # what comes says more
         if self._line_open:
             print("\r\x1b[K", end="", file=self.err, flush=True)
             self._line_open = False
