@@ -1,7 +1,8 @@
 """How many replicas a namespace's quota has room for: what there is, and what may still be made. Pure.
 
 Owns the arithmetic of ResourceQuotas. Leaves the cluster's own room to its scheduler: nodes may be on their way, a
-quota is not. Its one idea: a pod that exists is in the quota's books already, so the budget never takes one away.
+quota is not. Its one idea: a quota's books and a Deployment's lag behind each other, so the budget bounds growth and
+never goes below what was asked for already: it takes no pod away.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,11 +17,11 @@ _SUFFIXES = {suffix: Decimal(10) ** power for suffix, power in _DECIMAL.items()}
 _SUFFIXES |= {suffix: Decimal(2) ** power for suffix, power in _BINARY.items()}
 
 
-def budget_of(quotas: Iterable[Object], deployment: Object) -> int | None:
-    """None where no quota speaks of these pods, or none can be read."""
+def budget_of(quotas: Iterable[Object], deployment: Object, issued: int) -> int | None:
+    """None where no quota speaks of these pods, or none can be read. `issued`: what was asked for."""
     each = _needed(mapping(deployment, "spec", "template", "spec"))
     rooms = [room for quota in quotas for room in _rooms(quota, each)]
-    return number(deployment, "status", "replicas") + max(min(rooms), 0) if rooms else None
+    return max(number(deployment, "status", "replicas") + max(min(rooms), 0), issued) if rooms else None
 
 
 def _rooms(quota: Object, each: dict[str, Decimal]) -> Iterator[int]:

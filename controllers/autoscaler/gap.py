@@ -30,11 +30,16 @@ def _grown(before: Mapping[str, int], now: Mapping[str, int]) -> int | None:
 
 
 def bridged(remembered: Remembered, rps: float | None, settings: Settings, now_s: float) -> Remembered:
-    """The gap counts as known: its mean demand, arrivals x W, is one of the demands. Otherwise nothing changes."""
-    known_at_s = remembered.state.demands.known_at_s
-    if rps is None or remembered.service_time_s is None or known_at_s is None or not known_at_s < now_s:
+    """The gap counts as known: the demand stayed as it was last seen, for as long as the mean allows, then fell.
+
+    Last seen 80, the mean 20 over 48 s: 80 can have lasted 12 s. Where the mean is larger it is the demand of now.
+    """
+    demands, service_time_s = remembered.state.demands, remembered.service_time_s
+    known_at_s = demands.known_at_s
+    if rps is None or service_time_s is None or known_at_s is None or not known_at_s < now_s or not demands.peaks:
         return remembered
-    demand = rps * remembered.service_time_s
-    length_s = now_s - known_at_s
-    demands = remembered.state.demands.add(now_s, demand, True, settings.down_window_s, length_s)
+    mean, last, length_s = rps * service_time_s, demands.peaks[-1][1], now_s - known_at_s
+    fell_at_s = known_at_s + length_s * (min(mean / last, 1.0) if last > 0 else 0.0)
+    for at_s, demand in ((fell_at_s, last), (now_s, mean)):
+        demands = demands.add(at_s, demand, True, settings.down_window_s, length_s)
     return replace(remembered, state=replace(remembered.state, demands=demands, known_at_s=now_s))

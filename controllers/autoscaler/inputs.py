@@ -45,5 +45,7 @@ def _budget(observation: Observation, seen: Seen) -> int | None:
     """That of the revision with the traffic. A successor that finds no room waits; it is never taken for sized."""
     order = list(Role)
     main: Revision | None = min(observation.revisions, key=lambda r: order.index(r.role), default=None)
-    found = [d for d in seen.deployments if main is not None and key_of(d)[1] == main.name]
-    return budget_of(seen.quotas, found[0]) if found else None
+    if main is None:
+        return None
+    deployment = next(d for d in seen.deployments if key_of(d)[1] == main.name)
+    return budget_of(seen.quotas, deployment, main.issued)

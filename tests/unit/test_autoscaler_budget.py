@@ -39,18 +39,22 @@ def quota(hard: dict[str, str], used: dict[str, str], **spec: Any) -> Object:
 )
 @pytest.mark.case("autoscaler-C9")
 def test_the_budget_is_what_there_is_and_what_the_quotas_leave(quotas: list[Object], budget: int | None) -> None:
-    assert budget_of(quotas, deployment()) == budget
+    assert budget_of(quotas, deployment(), 1) == budget
+
+
+def test_the_budget_takes_nothing_away_that_was_asked_for_whatever_the_books_say() -> None:
+    assert budget_of([quota({"pods": "10"}, {"pods": "10"})], deployment(replicas=0), 7) == 7
 
 
 def test_gpus_count_as_limited() -> None:
     one = deployment(limits={"nvidia.com/gpu": "2"})
-    assert budget_of([quota({"requests.nvidia.com/gpu": "8"}, {"requests.nvidia.com/gpu": "4"})], one) == 4
+    assert budget_of([quota({"requests.nvidia.com/gpu": "8"}, {"requests.nvidia.com/gpu": "4"})], one, 1) == 4
 
 
 def test_a_larger_init_container_is_what_a_pod_counts_for() -> None:
     pod = deployment()
     pod["spec"]["template"]["spec"]["initContainers"][0]["resources"]["limits"]["memory"] = "2Gi"
-    assert budget_of([quota({"limits.memory": "8Gi"}, {"limits.memory": "4Gi"})], pod) == 4
+    assert budget_of([quota({"limits.memory": "8Gi"}, {"limits.memory": "4Gi"})], pod, 1) == 4
 
 
 @pytest.mark.parametrize(

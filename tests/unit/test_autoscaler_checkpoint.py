@@ -148,10 +148,20 @@ def test_counters_that_went_on_give_the_mean_over_the_gap_and_others_nothing(
     assert mean_rps(before, now, elapsed_s) == rps
 
 
-def test_a_bridged_gap_is_known_and_its_mean_is_one_of_the_demands() -> None:
-    found = bridged(remembered(), 300.0, SETTINGS, 570.0).state
+@pytest.mark.parametrize(
+    ("rps", "peaks"),
+    [
+        (300.0, ((570.0, 60.0),)),  # it rose: to the mean at least
+        (100.0, ((540.0, 40.0), (570.0, 20.0))),  # it fell: half of the time it can have been as before
+        (0.0, ((510.0, 40.0), (570.0, 0.0))),
+    ],
+)
+def test_a_bridged_gap_is_known_and_was_as_before_for_as_long_as_the_mean_allows(
+    rps: float, peaks: tuple[tuple[float, float], ...]
+) -> None:
+    found = bridged(remembered(), rps, SETTINGS, 570.0).state
     assert found.demands.covers(570.0, SETTINGS.down_window_s, SETTINGS.gap_s)
-    assert found.demands.maximum(570.0, SETTINGS.down_window_s) == pytest.approx(60.0)
+    assert [(pytest.approx(at_s), pytest.approx(d)) for at_s, d in found.demands.peaks] == list(peaks)
 
 
 @pytest.mark.parametrize("rps", [None, 300.0])

@@ -30,10 +30,12 @@ from controllers.kube.watch import Event
 
 @dataclass
 class Behaviour:
-    """How a revision's pods behave. `trouble` is a pod status that they get instead of ever being ready."""
+    """How a revision's pods behave. `trouble` is a pod status that they get instead of ever being ready, those from the
+    `trouble_from`th on."""
 
     start_s: float = 10.0
     trouble: str | None = None
+    trouble_from: int = 0
     most: int = 1000  # pods that find room
 
 
@@ -191,10 +193,11 @@ class Cluster:
     def _advance(self, pod: Object, behaviour: Behaviour, place: int) -> None:
         pod = copy.deepcopy(pod)
         born_s = pod.setdefault("born_s", self.time_s)
-        status = TROUBLES[behaviour.trouble] if behaviour.trouble else {"phase": "Running"}
+        trouble = behaviour.trouble if place >= behaviour.trouble_from else None
+        status = TROUBLES[trouble] if trouble else {"phase": "Running"}
         if place >= behaviour.most:
             status = TROUBLES["unschedulable"]
-        elif not behaviour.trouble and self.time_s - born_s >= behaviour.start_s:
+        elif not trouble and self.time_s - born_s >= behaviour.start_s:
             ready = {"type": "Ready", "status": "True"}
             status = status | {"ready": True, "conditions": [ready]}
             born_s += behaviour.start_s
@@ -206,6 +209,7 @@ class Cluster:
     def _report(self, deployment: Object) -> None:
         ready = self.ready(key_of(deployment)[1])
         status = {"observedGeneration": deployment["metadata"]["generation"]}
+        status |= {"replicas": made} if (made := len(self.pods(key_of(deployment)[1]))) else {}
         status |= {"readyReplicas": ready} if ready else {}
         current = self.objects[DEPLOYMENTS][key_of(deployment)]
         if current.get("status") != status:

@@ -110,5 +110,10 @@ class Gateway:
             for revision, backend in self._backends.items()
         }
 
+    def forget(self) -> None:
+        """A gateway that begins anew: every count starts at nothing."""
+        self._arrived.clear()
+        self._sent.clear()
+
     def _held_by(self, revision: str) -> int:
         return sum(name == revision for _, name in self._running)

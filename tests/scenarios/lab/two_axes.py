@@ -102,7 +102,7 @@ class TwoAxes:
     def _apply(self) -> None:
         for name, pod in self.fleet.pods.items():
             probe = self.advice.probe
-            mine = probe if probe is not None and probe.pod == name else None
+            mine = probe if probe is not None and probe.pod in (None, name) else None
             pod.limit = mine.limit if mine else self.advice.limit
             pod.weight = mine.weight if mine and self.weighted else 1
 

@@ -149,23 +149,40 @@ class World:
         return self.now_s
 
     def declare(self, obj: Object) -> str:
-        """What `pulumi up` does: the spec and the annotations, nothing of the status."""
+        """What `pulumi up` does: the spec and its own annotations, nothing of the status."""
         held = self.cluster.objects[MODEL_ENDPOINTS].get((NAMESPACE, ENDPOINT))
-        metadata = (held["metadata"] if held else {}) | obj["metadata"]
+        annotations = mapping(held, "metadata", "annotations") | mapping(obj, "metadata", "annotations")
+        metadata = (held["metadata"] if held else {}) | obj["metadata"] | {"annotations": annotations}
         status = {"status": held["status"]} if held and "status" in held else {}
         self.cluster.store(MODEL_ENDPOINTS, obj | {"metadata": metadata} | status)
         return revision(obj)
+
+    def annotate(self, annotation: str, text: str | None) -> None:
+        """Another field manager's annotation; None takes it away."""
+        held = self.cluster.endpoint(ENDPOINT)
+        annotations = held["metadata"]["annotations"]
+        said = {key: value for key, value in annotations.items() if key != annotation}
+        said |= {annotation: text} if text is not None else {}
+        self.cluster.store(MODEL_ENDPOINTS, held | {"metadata": held["metadata"] | {"annotations": said}})
 
     async def run(self, seconds: int) -> None:
         for _ in range(seconds):
             await self.second()
 
-    async def second(self) -> None:
+    async def unattended(self, seconds: int) -> None:
+        """No controller runs; pods, gateway and traffic go on."""
+        for _ in range(seconds):
+            await self._environment()
+
+    async def _environment(self) -> None:
         self.now_s += 1.0
         self.cluster.time_s = self.now_s
         self.cluster.step()
         await self.gateway.route()
         self.gateway.serve(self.now_s - 1.0)
+
+    async def second(self) -> None:
+        await self._environment()
         self._read = self._read or await self.checkpoints.read()
         if (self.now_s - self.started_s) % PERIOD_S == 0:
             await self.checkpoints.turn()
