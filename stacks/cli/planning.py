@@ -70,6 +70,19 @@ def orphans(known: Iterable[str], declared: Iterable[str], environment: str) -> 
     return sorted(found)
 
 
+def team_of(stack: str) -> str | None:
+    parsed = names.parse_stack(stack)
+    return parsed.team if isinstance(parsed, names.EndpointStack) else None
+
+
+def leaving_teams(plans: Iterable[StackPlan]) -> set[str]:
+    """Teams whose namespace a plan takes away: their endpoints are drained before, or would be torn down with it."""
+    steps = (step for plan in plans if plan.preview is not None for step in plan.preview.steps)
+    gone = (str(step["urn"]) for step in steps if step.get("op") == "delete")
+    teams = (names.team_of_namespace(urn.rpartition("::")[2]) for urn in gone if ":Namespace::" in urn)
+    return {team for team in teams if team is not None}
+
+
 def changed_paths(step: Mapping[str, Any]) -> list[str]:
     """Property paths that a step changes, as Pulumi names them."""
     return sorted({*(step.get("detailedDiff") or {}), *(step.get("diffReasons") or ())})
@@ -117,8 +130,8 @@ def pods(steps: Iterable[Mapping[str, Any]]) -> str:
 def make(
     pulumi: Pulumi, declared: list[str], environment: str, *, removals: bool, report: Callable[[str], None]
 ) -> tuple[StackPlan, ...]:
-    """Preview every declared stack, as many at once as there are cores; name the removals where asked for. Leaves
-    nothing behind, whatever becomes of it.
+    """Preview every declared stack, as many at once as there are cores; name the removals where asked for, and always
+    those of a team whose namespace goes. Leaves nothing behind, whatever becomes of it.
 
     `declared` has the platform first; the answer keeps its order, with removals at its end.
     """
@@ -131,5 +144,6 @@ def make(
 
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
         plans = tuple(pool.map(preview, declared))
-    gone = orphans(known, declared, environment) if removals else []
+    leaving = leaving_teams(plans)
+    gone = [stack for stack in orphans(known, declared, environment) if removals or team_of(stack) in leaving]
     return (*plans, *(StackPlan(stack, None) for stack in gone))

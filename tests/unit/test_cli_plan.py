@@ -1,11 +1,12 @@
 """The plan's text and counts, from previews as Pulumi writes them."""
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from stacks.cli import planning, pulumi_output
+from stacks.cli.pulumi_cli import Pulumi
 from stacks.cli.pulumi_output import Preview, count_operations, diagnostics
 
 ENDPOINT = (
@@ -57,6 +58,33 @@ def test_a_removed_file_is_announced_as_the_end_of_its_url() -> None:
 def test_orphans_are_endpoint_stacks_of_this_environment_without_a_file() -> None:
     known = ["local.platform", "local.alpha.wine", "local.alpha.old", "staging.alpha.old", "somebody-elses"]
     assert planning.orphans(known, ["local.platform", "local.alpha.wine"], "local") == ["local.alpha.old"]
+
+
+NAMESPACE = "urn:pulumi:local.platform::knobless::knobless:serving:Team$kubernetes:core/v1:Namespace::team-{team}"
+
+
+class Known:
+    """Stands for pulumi: the stacks that its backend knows, and a plan that takes a team's namespace away."""
+
+    def stacks(self) -> list[str]:
+        return ["local.platform", "local.leaving.last", "local.alpha.old", "local.alpha.wine"]
+
+    def preview(self, stack: str, *, is_new: bool) -> Preview:
+        assert not is_new
+        urns = [NAMESPACE.format(team="leaving")] if stack == "local.platform" else []
+        steps = tuple(step("delete", urn) for urn in urns)
+        return Preview(stack, steps, count_operations(steps))
+
+
+@pytest.mark.parametrize(
+    ("removals", "gone"), [(True, ["local.alpha.old", "local.leaving.last"]), (False, ["local.leaving.last"])]
+)
+def test_endpoints_of_a_team_that_goes_go_first_even_where_only_others_were_named(
+    removals: bool, gone: list[str]
+) -> None:
+    declared = ["local.platform", "local.alpha.wine"]
+    plans = planning.make(cast(Pulumi, Known()), declared, "local", removals=removals, report=lambda _: None)
+    assert [plan.stack for plan in plans if plan.removed] == gone
 
 
 def test_diagnostics_keep_what_is_wrong_and_drop_the_progress() -> None:
