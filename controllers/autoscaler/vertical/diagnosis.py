@@ -76,7 +76,9 @@ def diagnose(knowledge: Knowledge, evidence: Evidence, settings: Settings, now_s
     point = _point(knowledge.probe, evidence)
     view = _blind(knowledge, evidence, point, settings, now_s)
     if view is not None or point is None:
-        return Finding(view or View.UNKNOWN, point, _ratio(knowledge, point), hot=hot(evidence.signals))
+        found = Finding(view or View.UNKNOWN, point, _ratio(knowledge, point), hot=hot(evidence.signals))
+        # A probe gathers what there is until it is enough.
+        return _explained(found, knowledge, evidence, settings, now_s) if view is View.FEW else found
     ratio = _ratio(knowledge, point)
     excess = _excess(knowledge, evidence, point, ratio, settings)
     loaded = evidence.loaded_s >= settings.half_full * evidence.known_s

@@ -81,6 +81,10 @@ class Knowledge:
         base_s = self.baseline.service_s if self.baseline is not None else None
         return self.accepted_s if self.accepted_s is not None else base_s
 
+    def is_held(self, now_s: float) -> bool:
+        """Latency was shown to come from elsewhere a moment ago: until that is over nothing is read into it."""
+        return self.accepted_s is not None and now_s < self.held_until_s
+
     def age_s(self, now_s: float) -> float | None:
         """Since the learner last looked; None: never. What is not looked at for long is an alarm, not a rest."""
         return None if self.learnt_at_s is None else max(now_s - self.learnt_at_s, 0.0)

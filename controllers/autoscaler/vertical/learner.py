@@ -24,7 +24,10 @@ _NO_FASTER = 0.9
 
 @dataclass(frozen=True)
 class Advice:
-    """limit: of every pod but the probed one. knee: None while none was met. ratio: latency over its floor."""
+    """limit: of every pod but a probed one; the target is a share of it, so no probe moves replicas.
+
+    knee: None while none was met. ratio: latency over its floor.
+    """
 
     limit: int
     knee: float | None
@@ -46,13 +49,12 @@ def learn(knowledge: Knowledge, evidence: Evidence, settings: Settings, now_s: f
     probe = plan(situation, outcome.limit)
     asked = probe is not None and outcome.limit == knowledge.limit
     reason = Reason.REBASELINED if anew else (Reason.PROBING if asked else outcome.reason)
-    limit = probe.limit if probe is not None and probe.pod is None else outcome.limit
     knowledge = _stepped(taught, evidence, finding, outcome.limit, probe)
     advice = Advice(
-        limit=limit,
+        limit=outcome.limit,
         knee=knowledge.knee,
         reason=reason,
-        probe=probe if probe is not None and probe.pod is not None else None,
+        probe=probe,
         ratio=finding.ratio,
         baseline_s=knowledge.floor_s,
         trace=outcome.trace,
@@ -82,10 +84,11 @@ def _taught(
         return _crested(_unsettled(knowledge, now_s), finding, settings), False
     if evidence.unsettled is None:
         knowledge = replace(knowledge, unsettled_since_s=None)
-    if finding.point is None or finding.view in (View.UNKNOWN, View.FEW):
+    few = finding.view is View.FEW
+    if finding.point is None or finding.view is View.UNKNOWN or (few and finding.probed is None):
         return knowledge, False
     knowledge = replace(knowledge, evidence_at_s=now_s, crest=None)
-    knowledge = _based(knowledge, evidence, finding, finding.point, settings, now_s)
+    knowledge = knowledge if few else _based(knowledge, evidence, finding.point, settings, now_s)
     knowledge = _caused(knowledge, finding, finding.point, settings, now_s)
     knowledge = _proven(knowledge, finding, finding.point, settings, now_s)
     return _at_floor(knowledge, finding, finding.point, settings, now_s)
@@ -105,9 +108,7 @@ def _crested(knowledge: Knowledge, finding: Finding, settings: Settings) -> Know
     return replace(knowledge, crest=point) if worse else knowledge
 
 
-def _based(
-    knowledge: Knowledge, evidence: Evidence, finding: Finding, point: Point, settings: Settings, now_s: float
-) -> Knowledge:
+def _based(knowledge: Knowledge, evidence: Evidence, point: Point, settings: Settings, now_s: float) -> Knowledge:
     """The baseline, by requests that were nearly alone or that were faster than it."""
     base, knee = knowledge.baseline, knowledge.knee
     alone = point.in_flight <= max(settings.low_load, knee / 2 if knee is not None else 0.0) and evidence.queued < 1

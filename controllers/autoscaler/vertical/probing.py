@@ -10,8 +10,8 @@ from controllers.autoscaler.vertical.knowledge import Probe
 from controllers.autoscaler.vertical.rules import Situation
 from controllers.autoscaler.vertical.settings import Settings
 
-# A pod must first finish what it held; its answers come after that.
-_SERVICE_TIMES = 4.0
+# Of an epoch, so much may pass until a pod holds what it shall.
+_SETTLING = 0.1
 # A pod that is asked whether it can hold more is filled before the others; its limit bounds it. HAProxy's most.
 _FIRST = 256
 _DEEPEST = 0.2
@@ -20,20 +20,30 @@ _DEEPEST = 0.2
 def plan(situation: Situation, limit: int) -> Probe | None:
     """`limit` is the one just decided on. A probe that runs goes on; none starts while pods do."""
     running, point, now_s = situation.knowledge.probe, situation.finding.point, situation.now_s
-    if situation.finding.view in (View.UNSETTLED, View.UNKNOWN, View.FEW) or point is None:
+    if situation.finding.view in (View.UNSETTLED, View.UNKNOWN) or point is None:
         return None
     if running is not None and now_s < running.until_s - situation.settings.epoch_s / 2:
         return running
-    until_s = now_s + max(situation.settings.epoch_s, _SERVICE_TIMES * point.service_s)
+    if situation.finding.view is View.FEW:
+        return None
     down = _down(situation, point)
     if down is not None:
-        return Probe(_pod(situation.evidence), _bounded(situation, down), until_s, point)
+        bounded = _bounded(situation, down)
+        return Probe(_pod(situation.evidence), bounded, _until_s(situation, point, bounded), point)
     up = _up(situation, point, limit)
     if up is None:
         return None
     bounded = _bounded(situation, up)
-    enough = _enough(situation, bounded)
+    until_s, enough = _until_s(situation, point, bounded), _enough(situation, bounded)
     return Probe(_pod(situation.evidence), bounded, until_s, point, up=True, weight=_FIRST, enough=enough)
+
+
+def _until_s(situation: Situation, point: Point, limit: int) -> float:
+    """An epoch; one more where the pod needs a good part of the first to finish what it holds above its new limit."""
+    epoch_s = situation.settings.epoch_s
+    drain_s = max(point.in_flight - limit, 0.0) / point.served_rps
+    slow = max(drain_s, point.service_s) > _SETTLING * epoch_s
+    return situation.now_s + (2 * epoch_s if slow else epoch_s)
 
 
 def _bounded(situation: Situation, limit: int) -> int:
@@ -60,7 +70,9 @@ def _up(situation: Situation, point: Point, limit: int) -> int | None:
     known, finding, settings = situation.knowledge, situation.finding, situation.settings
     if finding.view not in (View.HOLDS, View.IDLE) or finding.ratio is None or finding.busy:
         return None
-    if situation.now_s < known.retest_at_s or (known.knee is not None and limit < round(known.knee)):
+    if known.is_held(situation.now_s) or situation.now_s < known.retest_at_s:
+        return None
+    if known.knee is not None and limit < round(known.knee):
         return None
     base = known.proven if known.knee is None else limit
     wanted = max(int(base * settings.probe_up), base + 1)

@@ -86,16 +86,21 @@ def fit_knee(situation: Situation, limit: int) -> Bound | None:
     wanted = max(round(knee), 1)
     if wanted < limit:
         return Bound(wanted, Reason.CUT)
-    may = situation.finding.view is View.HOLDS and not situation.finding.busy
-    return Bound(wanted, Reason.RAISED) if wanted > limit and may else None
+    return Bound(wanted, Reason.RAISED) if wanted > limit and _may_rise(situation) else None
 
 
 def grow(situation: Situation, limit: int) -> Bound | None:
     """Without a knee: as far as was proven, by some pod, to hold."""
-    known, finding = situation.knowledge, situation.finding
-    if known.knee is not None or finding.view is not View.HOLDS or finding.ratio is None or finding.busy:
+    known = situation.knowledge
+    if known.knee is not None or situation.finding.ratio is None or not _may_rise(situation):
         return None
     return Bound(known.proven, Reason.RAISED) if known.proven > limit else None
+
+
+def _may_rise(situation: Situation) -> bool:
+    """Loaded, with latency that holds, room in every resource that is known, and no dependency just found slow."""
+    finding = situation.finding
+    return finding.view is View.HOLDS and not finding.busy and not situation.knowledge.is_held(situation.now_s)
 
 
 def step(situation: Situation, limit: int) -> Bound | None:
@@ -152,7 +157,7 @@ _RESTS = {
 def rest(situation: Situation) -> Reason:
     """Why the limit stays, if no rule moves it."""
     known, finding = situation.knowledge, situation.finding
-    if finding.cause is Cause.ELSEWHERE or (known.accepted_s is not None and situation.now_s < known.held_until_s):
+    if finding.cause is Cause.ELSEWHERE or known.is_held(situation.now_s):
         return Reason.ELSEWHERE
     if finding.view is View.OVERLOADED and (finding.ratio or situation.settings.suspect) < situation.settings.suspect:
         return Reason.OBJECTIVE  # a request alone takes too long: fewer at once would not help

@@ -24,7 +24,7 @@ class Settings:
     cut_most: float = 0.5
     half_full: float = 0.5
     known_share: float = 0.5
-    completions: float = 50.0
+    completions: float = 20.0
     tolerance: float = 1.5
     suspect: float = 1.2
     probe_up: float = 1.25
