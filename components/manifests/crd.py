@@ -122,6 +122,7 @@ def _autoscaler() -> Schema:
         targetConcurrency=number(0),
         demand=number(0),
         load=record(**{name: number(0) for name in seen}),
+        reason=text(longest=128),
         rules=text(longest=1024),
         lastDecision=text(longest=256),
         decidedAt=moment(),

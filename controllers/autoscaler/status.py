@@ -16,7 +16,7 @@ from controllers.kube.resources import Object
 
 CONDITION = "Scaled"
 DECISIONS_MAX = 10
-_LIVE = ("demand", "decidedAt", "load", "rules")
+_LIVE = ("demand", "decidedAt", "load", "reason", "rules")
 
 
 @dataclass(frozen=True)
@@ -51,18 +51,19 @@ class Report:
 def detail(change: Change, verdict: Verdict) -> str:
     """`demand 180.3, peak 201.0, target 51.2 a replica; raw 4`: the numbers that led there."""
     foreign = f"; {change.was} had been set by {change.foreign}" if change.foreign else ""
-    return reasoning(change.decision, verdict) + foreign
-
-
-def reasoning(decision: Decision, verdict: Verdict) -> str:
     demand, peak = verdict.demand.requests, verdict.peak
     said = [
         f"demand {'unknown' if demand is None else f'{demand:.1f}'}",
         f"peak {'unknown' if peak is None else f'{peak:.1f}'}",
-        f"target {decision.target:g} a replica",
+        f"target {change.decision.target:g} a replica",
     ]
-    trace = ", ".join(f"{rule} {replicas}" for rule, replicas in decision.trace)
-    return ", ".join(said) + (f"; {trace}" if trace else "")
+    trace = _trace(change.decision)
+    return ", ".join(said) + (f"; {trace}" if trace else "") + foreign
+
+
+def _trace(decision: Decision) -> str:
+    """`raw 4, floor 5`: each rule's word."""
+    return ", ".join(f"{rule} {replicas}" for rule, replicas in decision.trace)
 
 
 def status_object(endpoint: Object, report: Report, settings: Settings, now_s: float) -> Object | None:
@@ -100,7 +101,7 @@ def _autoscaler(before: Object, report: Report, now: str) -> Object:
     if report.verdict.demand.requests is not None:
         said["demand"] = round(report.verdict.demand.requests, 1)
     if first is not None:
-        said["rules"] = reasoning(first, report.verdict)[:1024]
+        said |= {"reason": str(first.reason), "rules": _trace(first)}
     if report.observation is not None:
         said["load"] = _load(report.observation, report.verdict)
     return said

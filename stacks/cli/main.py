@@ -2,63 +2,30 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shlex
 import sys
-from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import click
 
 from embedded.instance import Instance
 from spec import names
 from stacks.cli import access, bring_up, interruption, pull_secrets, views, workspace
+from stacks.cli.autoscaling import COMMANDS
 from stacks.cli.console import Console
-from stacks.cli.errors import CliError, ExitCode
+from stacks.cli.errors import ExitCode
+from stacks.cli.outcome import command
 from stacks.cli.session import Session
 
-P = ParamSpec("P")
-R = TypeVar("R")
 VERSION = "0.1.0"
 KEY_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 EPILOG = (
     "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 this machine lacks something, 4 a file under stacks/ is wrong, "
     "5 a policy refuses, 6 not found or not running, 7 the plan has changes (plan --expect-no-changes), "
     "8 an endpoint did not become ready, 130 interrupted."
 )
-
-
-def command(function: Callable[P, R]) -> Callable[P, R]:
-    """Turn failures into one clear message and the documented exit code."""
-
-    @wraps(function)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return function(*args, **kwargs)
-        except CliError as error:
-            click.echo(f"\nknobless: {error.message}", err=True)
-            if error.hint:
-                click.echo(f"  {error.hint}", err=True)
-            sys.exit(int(error.code))
-        except PermissionError as error:
-            click.echo(f"\nknobless: this user may not use {error.filename}: run it as root (sudo)", err=True)
-            sys.exit(int(ExitCode.MACHINE))
-        except BrokenPipeError:
-            raise  # whoever read our output has enough: click ends in silence
-        except OSError as error:
-            where = f"{error.filename}: " if error.filename else ""
-            click.echo(f"\nknobless: {where}{error.strerror or error}", err=True)
-            sys.exit(int(ExitCode.MACHINE if error.errno in _FULL else ExitCode.FAILED))
-        except KeyboardInterrupt:
-            interruption.finish()
-            click.echo("\nInterrupted. What is finished is kept; run the command again to go on.", err=True)
-            sys.exit(int(ExitCode.INTERRUPTED))
-
-    return wrapped
 
 
 def _environment(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
@@ -233,6 +200,10 @@ def show_env(session: Session) -> None:
     """Print shell lines for `pulumi` and `kubectl` by hand: eval "$(knobless env)"."""
     for name, value in views.shell_variables(session).items():
         click.echo(f"export {name}={shlex.quote(value)}")
+
+
+for each in COMMANDS:
+    cli.add_command(each)
 
 
 def main(argv: list[str] | None = None) -> Any:

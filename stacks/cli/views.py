@@ -41,7 +41,7 @@ def logs(session: Session, name: str, *, follow: bool, lines: int) -> int:
     facts = session.facts()
     selector, namespace = _selector(session, name)
     context = context_cluster.context_of(session.workspace)
-    argv = [str(_kubectl(session)), "--kubeconfig", facts.kubeconfig, *(["--context", context] if context else [])]
+    argv = [str(kubectl(session)), "--kubeconfig", facts.kubeconfig, *(["--context", context] if context else [])]
     argv += ["-n", namespace, "logs", "-l", selector]
     argv += ["--all-containers", "--prefix", "--max-log-requests", "50", "--tail", str(lines)]
     environment = {**os.environ, **host_settings.no_proxy(os.environ)}
@@ -55,7 +55,7 @@ def _selector(session: Session, name: str) -> tuple[str, str]:
     return f"{names.LABEL_ENDPOINT}={name}", str(found["metadata"]["namespace"])
 
 
-def _kubectl(session: Session) -> Path:
+def kubectl(session: Session) -> Path:
     """kubectl of the tools folder, else of PATH."""
     own = local_cluster.bin_dir(session.workspace) / "kubectl"
     found = own if own.exists() else shutil.which("kubectl")
