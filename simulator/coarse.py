@@ -28,14 +28,14 @@ class _Run:
         self._stage, self._scenario, self._meter = stage, scenario, stage.meter
         self._bin_s, self._per_s = stage.bin_s, round(1 / stage.bin_s)
         self._arrivals = scenario.load.counts(stage.arrivals_random, stage.bin_s).tolist()
-        self._in_service = InService(scenario.service, stage.bin_s, stage.service_random)
+        self._replica = scenario.replica
+        self._in_service = InService(self._replica, stage.bin_s, stage.service_random)
         self._ready = stage.fleet.ready
         self._active = self._draining = 0
         self._queue: deque[list[int]] = deque()  # [bin of arrival, attempt, count]
         self._queued = 0
         self._again: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self._objective_bins = scenario.objective_s * self._per_s
-        self._steady = scenario.service.knee is None and not scenario.slow
         self._sum_in_flight = self._sum_queued = 0
         self._set_rules()
 
@@ -43,8 +43,13 @@ class _Run:
         """What the policy may change with a decision, and what follows from the replicas."""
         queue = self._stage.control.policy.queue
         self._slots = self._ready * self._stage.limit
+        self._steady = not self._scenario.slow and self._replica.slowdown(self._most_at_one()) == 1.0
         self._bound = queue.bound(self._ready) if self._ready or queue.holds_at_zero else 0
         self._patience = None if queue.timeout_s is None else max(int(queue.timeout_s * self._per_s), 1)
+
+    def _most_at_one(self) -> float:
+        """Requests in flight that a replica may have until the rules are set again."""
+        return max(self._stage.limit, self._active / self._ready if self._ready else 0.0)
 
     def run(self) -> Result:
         seconds, per_s = self._scenario.duration_s, self._per_s
@@ -71,7 +76,7 @@ class _Run:
 
     def _slowdown(self, now_s: float) -> float:
         load = self._active / self._ready if self._ready else 0.0
-        return self._scenario.service.slowdown(load) * self._scenario.slow_factor(now_s)
+        return self._replica.slowdown(load) * self._scenario.slow_factor(now_s)
 
     def _complete(self, done: int) -> None:
         """A share of what completes was at replicas that are on their way out."""

@@ -47,7 +47,7 @@ class _Run:
         self._arrivals = deque(scenario.load.times(stage.arrivals_random, stage.bin_s).tolist())
         self._again: list[tuple[float, int]] = []  # a heap of (when, which attempt)
         self._replicas: dict[int, Replica] = {}
-        self._free: list[tuple[int, int, int]] = []  # a heap of (in flight, turn, replica), outdated ones among them
+        self._free: list[tuple[float, int, int, int]] = []  # a heap of (by weight, turn, replica, in flight)
         self._ends: list[tuple[float, int, int]] = []  # a heap of (when, replica, version)
         self._gone: dict[int, Replica] = {}
         self._queue: deque[Request] = deque()
@@ -127,7 +127,7 @@ class _Run:
             return
         replica = self._replicas[serving[int(self._stage.random.random() * len(serving))]]
         self._give_up(replica.waiting, now_s)
-        if replica.active < self._limit and not replica.waiting:
+        if replica.active < replica.limit and not replica.waiting:
             self._admit(replica, request, now_s)
         elif self._has_room(replica.waiting, None if self._rules.total is None else self._rules.per_replica):
             self._wait(replica.waiting, request)
@@ -147,19 +147,20 @@ class _Run:
         self._queued += 1
 
     def _freest(self) -> Replica | None:
-        """The serving replica with the fewest in flight and room; among equals the one that waited longest."""
+        """Of those with room the one with the fewest in flight by weight; among equals, that waited longest."""
         while self._free:
-            active, _, number = self._free[0]
+            _, _, number, active = self._free[0]
             replica = self._replicas.get(number)
-            if replica is None or replica.active != active:
-                heapq.heappop(self._free)
-                continue
-            return replica if active < self._limit else None
+            if replica is not None and replica.active == active < replica.limit:
+                return replica
+            heapq.heappop(self._free)
         return None
 
     def _offer(self, replica: Replica) -> None:
-        self._turn += 1
-        heapq.heappush(self._free, (replica.active, self._turn, replica.number))
+        if replica.active < replica.limit:
+            self._turn += 1
+            by_weight = replica.active / replica.weight
+            heapq.heappush(self._free, (by_weight, self._turn, replica.number, replica.active))
 
     def _admit(self, replica: Replica, request: Request, now_s: float) -> None:
         replica.admit(request, now_s, self._factor)
@@ -188,7 +189,7 @@ class _Run:
     def _fill(self, replica: Replica, now_s: float) -> None:
         """A freed replica takes what waits at it, then what waits before all. One that leaves takes only the first."""
         self._give_up(replica.waiting, now_s)
-        while replica.waiting and replica.active < self._limit:
+        while replica.waiting and replica.active < replica.limit:
             self._queued -= 1
             self._admit(replica, replica.waiting.popleft(), now_s)
         if replica.serves:
@@ -217,7 +218,7 @@ class _Run:
 
     def _move(self, moved: Moved, now_s: float) -> None:
         for number in moved.came:
-            replica = self._replicas[number] = Replica(number, self._scenario.service)
+            replica = self._replicas[number] = Replica(number, self._scenario.replica, self._limit)
             self._offer(replica)
         for number in moved.went:
             replica = self._replicas.pop(number)
@@ -231,9 +232,21 @@ class _Run:
         self._pass(now_s)
         for queue in (self._queue, *(replica.waiting for replica in self._replicas.values())):
             self._give_up(queue, now_s)
-        moved = self._stage.close(second, self._in_flight, self._queued, len(self._gone))
-        self._rules, self._limit = self._stage.control.policy.queue, self._stage.limit
+        pods = {number: (replica.active, replica.sent) for number, replica in self._replicas.items()}
+        moved = self._stage.close(second, self._in_flight, self._queued, len(self._gone), pods)
+        self._obey()
         self._move(moved, now_s)
+
+    def _obey(self) -> None:
+        """What the policy says of queues and limits from now on."""
+        policy = self._stage.control.policy
+        self._rules, self._limit, probe = policy.queue, self._stage.limit, policy.probe
+        for replica in self._replicas.values():
+            mine = probe if probe is not None and probe.replica == replica.number else None
+            said = (mine.limit, mine.weight) if mine else (self._limit, 1)
+            if said != (replica.limit, replica.weight):
+                replica.limit, replica.weight = said
+                self._offer(replica)
 
     def _judge_unfinished(self, end_s: float) -> None:
         """What is still here at the end and late already, is late."""

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import deque
 from dataclasses import dataclass, field
+from statistics import median
 
 import numpy as np
 
@@ -16,6 +18,7 @@ from simulator.policy import Fleet as Counted
 from simulator.scenario import StartUp
 
 _BACKOFF_FIRST_S, _BACKOFF_MOST_S = 10.0, 300.0
+_REMEMBERED = 20  # starts
 
 
 @dataclass
@@ -46,6 +49,8 @@ class Fleet:
         self._successor: _Revision | None = None
         self._rollouts_s = sorted(rollouts_s)
         self.failed_starts = 0
+        self._asked_s: dict[int, float] = {}
+        self._took_s: deque[float] = deque(maxlen=_REMEMBERED)
         self.next_s = min(self._rollouts_s, default=math.inf)  # when something happens by itself
 
     @property
@@ -69,6 +74,8 @@ class Fleet:
             terminating=terminating,
             failed_starts=self.failed_starts,
             rolling=self._successor is not None,
+            failing=sum(failures > 1 for _, _, failures in self._serving.starting),
+            start_s=median(self._took_s) if self._took_s else None,
         )
 
     def ask(self, replicas: int, now_s: float) -> Moved:
@@ -116,6 +123,7 @@ class Fleet:
     def _start(self, revision: _Revision, now_s: float) -> None:
         takes_s = self._start_up.median_s * math.exp(self._start_up.sigma * self._random.standard_normal())
         heapq.heappush(revision.starting, (now_s + takes_s, self._next, 0))
+        self._asked_s[self._next] = now_s
         self._next += 1
 
     def _finish_starts(self, revision: _Revision, now_s: float) -> list[int]:
@@ -130,6 +138,8 @@ class Fleet:
             else:
                 revision.ready.append(replica)
                 came.append(replica)
+                if not failures:
+                    self._took_s.append(at_s - self._asked_s.pop(replica))
         return came
 
     @staticmethod

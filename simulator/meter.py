@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from simulator.policy import Sample
+from simulator.policy import Pods, Sample
 from simulator.result import Series, Tally
 from simulator.scenario import Scenario
 
@@ -38,7 +38,7 @@ class Meter:
         if not attempt and since_s >= self._warm_up_s:
             self.late += count
 
-    def close(self, second: int, in_flight: int, queued: int, replicas: tuple[int, int]) -> Sample:
+    def close(self, second: int, in_flight: int, queued: int, replicas: tuple[int, int], pods: Pods | None) -> Sample:
         """The second's sample; `replicas`: ready, issued. What is counted afterwards is the next second's."""
         self._record(second, replicas)
         sample = Sample(
@@ -52,6 +52,7 @@ class Meter:
             in_flight_now=in_flight,
             queued_now=queued,
             service_s=self.service_s / self.completed if self.completed else None,
+            pods=pods,
         )
         self._clear()
         return sample

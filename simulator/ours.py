@@ -1,18 +1,19 @@
-"""The production autoscaler as a policy: the same samples, observation and decision as in the controller.
+"""The production autoscaler as a policy: the same samples, cycle and learner as in the controller.
 
-Owns nothing of the decision. Its one idea: what HAProxy's counters tell of one back end is made into samples exactly as
-`controllers.autoscaler.load` makes them, and from there on the code that runs is the code that is judged.
+Owns nothing of the decisions. Its one idea: what HAProxy's counters tell of one back end is made into samples exactly
+as `controllers.autoscaler.load` makes them, and from there on the code that runs is the code that is judged.
 """
 
 from __future__ import annotations
 
 from collections import deque
 
-from controllers.autoscaler.core import State, decide
+from controllers.autoscaler.cycle import Inputs, Remembered, cycle
 from controllers.autoscaler.load import Load, LoadSample
 from controllers.autoscaler.observation import Revision, Role, observation_of
 from controllers.autoscaler.settings import Settings
-from simulator.policy import NewPolicy, Plain, QueueRules, Sample, Seen
+from simulator.learning import Learning
+from simulator.policy import NewPolicy, Plain, Probe, QueueRules, Sample, Seen
 from simulator.scenario import Scenario
 from spec.endpoint import QUEUE_AT_LEAST
 from spec.sizing import target_of
@@ -23,13 +24,20 @@ _QUEUE_TIMEOUT_S = 5.0
 _REVISION = "simulated"
 
 
-def ours(scenario: Scenario, settings: Settings | None = None, queue: QueueRules | None = None) -> NewPolicy:
+def ours(
+    scenario: Scenario, settings: Settings | None = None, queue: QueueRules | None = None, *, vertical: bool = True
+) -> NewPolicy:
     """Makes the policy for an endpoint that declares the scenario's range, in requests."""
     chosen = settings or Settings()
     target = target_of(scenario.slots, chosen.utilization)
     concurrency = (int(scenario.min_replicas * target), int(scenario.max_replicas * target))
     rules = queue or QueueRules(total=max(QUEUE_AT_LEAST, concurrency[1]), timeout_s=_QUEUE_TIMEOUT_S)
-    return lambda: Ours(concurrency, chosen, rules)
+
+    def made() -> Ours:
+        learning = Learning(scenario.slots, scenario.service.mean_s, concurrency[1]) if vertical else None
+        return Ours(concurrency, chosen, rules, learning)
+
+    return made
 
 
 class Ours(Plain):
@@ -38,22 +46,40 @@ class Ours(Plain):
     name = "ours"
     metric_delay_s = 0.0
 
-    def __init__(self, concurrency: tuple[int, int], settings: Settings, queue: QueueRules) -> None:
+    def __init__(
+        self, concurrency: tuple[int, int], settings: Settings, queue: QueueRules, learning: Learning | None = None
+    ) -> None:
         self.queue = queue
         self.period_s = settings.cycle_s
         self.window_s = max(settings.up_window_s, settings.service_window_s) + 2.0
-        self._concurrency, self._settings = concurrency, settings
-        self._state = State()
+        self._concurrency, self._settings, self._learning = concurrency, settings, learning
+        self._remembered = Remembered()
         self._asked: int | None = None
         self._samples: deque[LoadSample] = deque(maxlen=int(self.window_s))
 
+    @property
+    def limit(self) -> int | None:  # type: ignore[override]
+        """The learnt limit of a replica; None where nothing learns."""
+        return self._learning.limit if self._learning else None
+
+    @property
+    def probe(self) -> Probe | None:  # type: ignore[override]
+        return self._learning.probe if self._learning else None
+
+    @property
+    def knee(self) -> float | None:
+        """The learnt knee, None until one was met."""
+        return self._learning.knee if self._learning else None
+
     def decide(self, seen: Seen) -> int | None:
         self._take_in(seen)
-        observation = observation_of(
-            tuple(self._samples), (self._revision(seen),), self._concurrency, self._settings, seen.now_s
-        )
-        self._state, verdict = decide(self._state, observation, self._settings, seen.now_s)
-        self._asked = verdict.decisions[0].desired
+        samples = tuple(self._samples)
+        if self._learning:
+            self._learning.learn_if_due(samples, seen)
+        observation = observation_of(samples, (self._revision(seen),), self._concurrency, self._settings, seen.now_s)
+        inputs = Inputs(observation, self._settings, seen.now_s)
+        self._remembered, turn = cycle(self._remembered, inputs)
+        self._asked = turn.verdict.decisions[0].desired
         return self._asked
 
     def _take_in(self, seen: Seen) -> None:
@@ -63,18 +89,27 @@ class Ours(Plain):
         for sample in reversed(seen.samples):
             if sample.at_s <= last_s:
                 break
-            fresh.append(load_sample(sample))
-        self._samples.extend(reversed(fresh))
+            fresh.append(sample)
+        for sample in reversed(fresh):
+            self._samples.append(load_sample(sample))
+            if self._learning:
+                self._learning.count(sample)
 
     def _revision(self, seen: Seen) -> Revision:
+        """Its target follows what is learnt; a probe is a question and moves no target."""
+        limit = self._learning.advised if self._learning else seen.slots
+        fleet = seen.fleet
         return Revision(
             name=_REVISION,
             role=Role.TRAFFIC,
-            limit=seen.slots,
-            target=target_of(seen.slots, self._settings.utilization),
-            live=seen.fleet.issued,
-            ready=seen.fleet.ready,
+            limit=limit,
+            target=target_of(limit, self._settings.utilization),
+            live=fleet.issued,
+            ready=fleet.ready,
             asked=self._asked,
+            starting=fleet.starting - fleet.failing,
+            failing=fleet.failing,
+            start_s=fleet.start_s,
         )
 
 
@@ -91,4 +126,5 @@ def load_sample(sample: Sample) -> LoadSample:
             served_rps=sample.completed,
             refused_rps=sample.refused,
         )
-    return LoadSample(sample.at_s, load if load.sane else None, complete=load.sane)
+    sane = load.sane
+    return LoadSample(sample.at_s, load if sane else None, complete=sane)

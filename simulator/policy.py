@@ -7,10 +7,12 @@ than it gets in the field is another product.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
+
+Pods = Mapping[int, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,7 @@ class Sample:
     that were marked as retries; `refused`: turned away, or given up on in the queue. `in_flight` and `queued` are
     means over the last second, `in_flight_now` and `queued_now` what a reading at its end shows. `service_s`: mean
     service time of what completed, None where nothing did. `known` False: lost, and its numbers mean nothing.
+    `pods`: requests in flight and ever sent there, by replica; None where the engine does not tell them apart.
     """
 
     at_s: float
@@ -36,17 +39,21 @@ class Sample:
     service_s: float | None = None
     known: bool = True
     span_s: float = 1.0
+    pods: Pods | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """The replicas now. `failed_starts` counts since the beginning; `rolling`: a successor is taking over."""
+    """The replicas now. `failing`: those of `starting` that have failed more than once; `start_s`: how long those that
+    became ready lately took; `failed_starts` counts since the beginning; `rolling`: a successor is taking over."""
 
     ready: int
     starting: int
     terminating: int = 0
     failed_starts: int = 0
     rolling: bool = False
+    failing: int = 0
+    start_s: float | None = None
 
     @property
     def issued(self) -> int:
@@ -96,11 +103,20 @@ class QueueRules:
 UNBOUNDED = QueueRules()
 
 
+@dataclass(frozen=True)
+class Probe:
+    """One replica under a limit of its own, and its share of the requests beside 1 of any other."""
+
+    replica: int
+    limit: int
+    weight: int = 1
+
+
 class Policy(Protocol):
     """Decides replicas. Made anew for each run and after a simulated restart, so what it keeps it keeps in itself.
 
     `period_s`: how often `decide` is called. `metric_delay_s`: the age of the youngest sample that it is shown.
-    `window_s`: how many seconds of samples it wants. `queue` and `limit` are read again after each decision.
+    `window_s`: how many seconds of samples it wants. `queue`, `limit` and `probe` are read again after each decision.
     """
 
     @property
@@ -122,6 +138,10 @@ class Policy(Protocol):
     def limit(self) -> int | None:
         """Requests in flight that a replica is given at most; None: as many as declared."""
 
+    @property
+    def probe(self) -> Probe | None:
+        """Heeded by the exact engine alone, which tells replicas apart."""
+
     def decide(self, seen: Seen) -> int | None:
         """The replicas to issue, starting ones included; None: as they are."""
 
@@ -135,6 +155,7 @@ class Plain:
     window_s: float = 60.0
     queue: QueueRules = UNBOUNDED
     limit: int | None = None
+    probe: Probe | None = None
 
 
 NewPolicy = Callable[[], Policy]

@@ -25,31 +25,19 @@ class Request:
 
 
 class Replica:
-    """`waiting`: requests that were sent here and found it full, where a policy lets them wait here."""
+    """`sent`: requests ever; `weight`: its share of new ones beside 1. `waiting`: requests that found it full, where a
+    policy lets them wait here."""
 
-    __slots__ = (
-        "_at_s",
-        "_done",
-        "_order",
-        "_pace",
-        "_service",
-        "_virtual_s",
-        "number",
-        "serves",
-        "told",
-        "version",
-        "waiting",
-    )
-
-    def __init__(self, number: int, service: Service) -> None:
+    def __init__(self, number: int, service: Service, limit: int) -> None:
         self.number, self._service = number, service
         self.serves = True
+        self.sent = 0
+        self.limit, self.weight = limit, 1
         self.version = self.told = 0  # of the next completion: as it is, and as it was last announced
         self.waiting: deque[Request] = deque()
         self._done: list[tuple[float, int, Request]] = []  # a heap by virtual end
         self._virtual_s = self._at_s = 0.0
         self._pace = 1.0
-        self._order = 0
 
     @property
     def active(self) -> int:
@@ -62,8 +50,8 @@ class Replica:
     def admit(self, request: Request, now_s: float, factor: float) -> None:
         self._pass(now_s)
         request.admitted_s = now_s
-        self._order += 1
-        end = (self._virtual_s + request.work_s, self._order, request)
+        self.sent += 1
+        end = (self._virtual_s + request.work_s, self.sent, request)
         heapq.heappush(self._done, end)
         self._set_pace(factor)
         if self._done[0] is end:

@@ -6,7 +6,7 @@ Owns the vocabulary of a run's world. Leaves the policy to `policy` and how all 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from simulator.loads import Load
 
@@ -16,7 +16,7 @@ class Service:
     """How long a replica works on a request: Gamma of that mean and coefficient of variation.
 
     Beyond `knee` requests in flight a replica's throughput stays what it is, so each takes longer in proportion: knee
-    8, mean 0.2 s, 16 in flight: 0.4 s each, 40 a second as before. None: no knee below any limit.
+    8, mean 0.2 s, 16 in flight: 0.4 s each, 40 a second as before. None: as many as the scenario's slots.
     """
 
     mean_s: float = 0.2
@@ -115,6 +115,11 @@ class Scenario:
     def duration_s(self) -> int:
         """Whole seconds, since a sample is one."""
         return math.ceil(self.load.duration_s)
+
+    @property
+    def replica(self) -> Service:
+        """The service with its knee, stated or at what was declared."""
+        return self.service if self.service.knee is not None else replace(self.service, knee=float(self.slots))
 
     @property
     def initial(self) -> int:

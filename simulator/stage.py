@@ -11,7 +11,7 @@ import numpy as np
 from simulator.control import Control
 from simulator.fleet import Fleet, Moved
 from simulator.meter import Meter
-from simulator.policy import NewPolicy
+from simulator.policy import NewPolicy, Pods
 from simulator.result import Result, result_of
 from simulator.scenario import Scenario
 
@@ -41,10 +41,10 @@ class Stage:
         said = self.control.policy.limit
         return self.scenario.slots if said is None else max(said, 1)
 
-    def close(self, second: int, in_flight: int, queued: int, terminating: int) -> Moved:
+    def close(self, second: int, in_flight: int, queued: int, terminating: int, pods: Pods | None = None) -> Moved:
         """The end of a second: its sample, then perhaps a decision and what it moves."""
         now_s, ready = second + 1.0, self.fleet.ready
-        self.control.observe(self.meter.close(second, in_flight, queued, (ready, self.fleet.issued)))
+        self.control.observe(self.meter.close(second, in_flight, queued, (ready, self.fleet.issued), pods))
         wanted = self.control.wanted(now_s, self.fleet.counted(terminating))
         return Moved() if wanted is None else self.fleet.ask(wanted, now_s)
 
