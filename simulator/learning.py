@@ -1,8 +1,8 @@
 """The production learner of a replica's limit around a simulated endpoint.
 
 Owns when it learns and what its advice makes of limits. Leaves learning to `controllers.autoscaler.vertical`. Its one
-idea: the exact engine counts by replica, and one of them is asked a question as in production; the coarse one does not,
-and there all of them are asked, as in production where replicas can't be told apart.
+idea: it learns where the engine counts by replica, as HAProxy does; the coarse engine does not, and there the limit
+stays as declared.
 """
 
 from __future__ import annotations
@@ -36,14 +36,9 @@ class Learning:
         self._before: tuple[float, Counters] | None = None
 
     @property
-    def advised(self) -> int:
-        return self._knowledge.limit
-
-    @property
     def limit(self) -> int:
-        """Of all replicas: the advice, or a probe's where replicas can't be told apart."""
-        probe = self._advice.probe if self._advice else None
-        return probe.limit if probe is not None and probe.pod is None else self.advised
+        """Of all replicas but a probed one."""
+        return self._knowledge.limit
 
     @property
     def probe(self) -> Probe | None:
@@ -66,17 +61,17 @@ class Learning:
         return self._knowledge.knee
 
     def learn_if_due(self, samples: Sequence[LoadSample], seen: Seen) -> None:
-        if seen.now_s < self._due_s:
+        if seen.now_s < self._due_s or not self._tallies:
             return
         self._due_s = seen.now_s + self._settings.epoch_s
         fleet = seen.fleet
         evidence = evidence_of(
             samples,
-            self.advised,
+            self.limit,
             fleet.ready,
             self._settings,
             seen.now_s,
-            tallies=self._tallies or None,
+            tallies=self._tallies,
             signals=self._signals,
             unsettled="pods start" if fleet.starting or fleet.rolling else None,
             concurrency_max=self._concurrency_max,

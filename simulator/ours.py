@@ -97,7 +97,7 @@ class Ours(Plain):
 
     def _revision(self, seen: Seen) -> Revision:
         """Its target follows what is learnt; a probe is a question and moves no target."""
-        limit = self._learning.advised if self._learning else seen.slots
+        limit = self._learning.limit if self._learning else seen.slots
         fleet = seen.fleet
         return Revision(
             name=_REVISION,

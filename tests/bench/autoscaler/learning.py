@@ -15,7 +15,7 @@ from simulator.loads import Rates
 from simulator.ours import ours
 from simulator.policy import NewPolicy, Policy, Seen
 from simulator.scenario import Scenario, Service, Slow, Span, StartUp
-from simulator.simulate import simulate
+from simulator.simulate import Engine, simulate
 
 KNEE, SERVICE_S, RATE_RPS = 16.0, 0.2, 300.0
 LEARNT_S, DURATION_S = 600, 2400
@@ -69,7 +69,7 @@ def learning_jobs(seeds: int) -> list[LearningJob]:
 def run_learning(job: LearningJob) -> Learnt:
     scenario = _scenario(job.case)
     watched: list[Watched] = []
-    result = simulate(scenario, _watching(ours(scenario), watched), job.seed)
+    result = simulate(scenario, _watching(ours(scenario), watched), job.seed, Engine.EXACT)
     seen = watched[0].seen
     return Learnt(
         case=job.case,
