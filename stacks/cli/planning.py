@@ -7,6 +7,7 @@ Owns the order (platform first, removals last) and the text. Leaves the differen
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from stacks.cli.pulumi_output import Preview
 VERBS = {"create": "create", "update": "update", "delete": "delete", "replace": "replace"}
 # The field of an endpoint object whose change makes a revision, and so new pods; `revision_of` looks at no other.
 POD_PATH = "spec.podTemplate"
+PULUMIS_OWN = re.compile(r"::pulumi:(?:pulumi|providers):")
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,8 @@ def describe(plan: StackPlan) -> list[str]:
         return [f"{plan.stack}: its file is gone: the endpoint is drained and removed, and its URL answers 404"]
     if not plan.changes:
         return [f"{plan.stack}: no change"]
-    steps = [step for step in plan.preview.steps if step.get("op") in VERBS and "pulumi:pulumi:" not in step["urn"]]
+    # Without the stack and its provider: a reader would take "create kubernetes cluster" for more than a connection.
+    steps = [step for step in plan.preview.steps if step.get("op") in VERBS and not PULUMIS_OWN.search(step["urn"])]
     summary = ", ".join(f"{count} to {verb}" for verb, count in sorted(plan.preview.counts.items()))
     return [f"{plan.stack}: {summary} ({pods(steps)})", *(f"    {describe_step(step)}" for step in steps)]
 

@@ -55,6 +55,12 @@ def test_a_removed_file_is_announced_as_the_end_of_its_url() -> None:
     assert "404" in planning.describe(planning.StackPlan("local.alpha.old", None))[0]
 
 
+@pytest.mark.parametrize("kind", ["pulumi:pulumi:Stack", "pulumi:providers:kubernetes"])
+def test_pulumis_own_resources_are_not_listed(kind: str) -> None:
+    own = step("create", f"urn:pulumi:s::knobless::{kind}::cluster")
+    assert len(planning.describe(plan(own, step("create")))) == len(planning.describe(plan(step("create")))) == 2
+
+
 def test_orphans_are_endpoint_stacks_of_this_environment_without_a_file() -> None:
     known = ["local.platform", "local.alpha.wine", "local.alpha.old", "staging.alpha.old", "somebody-elses"]
     assert planning.orphans(known, ["local.platform", "local.alpha.wine"], "local") == ["local.alpha.old"]
