@@ -5,12 +5,18 @@ Each test has a namespace of its own; pods run the sandbox's image, which does n
 
 import asyncio
 import contextlib
+import json
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from controllers.__main__ import Process
+from controllers.autoscaler.control import Mode
+from controllers.autoscaler.journal import lines_of
+from controllers.autoscaler.record import Kind, parse_line
+from controllers.autoscaler.replay import replay
 from controllers.autoscaler.settings import Settings
 from controllers.autoscaler.view import foreign_writer
 from controllers.kube import (
@@ -20,10 +26,12 @@ from controllers.kube import (
     LEASES,
     MODEL_ENDPOINTS,
     PODS,
+    RESOURCE_QUOTAS,
     SERVICES,
     AlreadyExists,
     Conflict,
     KubeClient,
+    KubeError,
     NotFound,
     Object,
 )
@@ -32,6 +40,7 @@ from controllers.kube.fields import condition, key_of, mapping, number
 from controllers.lease import Lease
 from spec import names
 from spec.revision import revision_of
+from stacks.cli import holding
 from tests.scenarios.lab.patience import until
 
 pytest_plugins = ["tests.scenarios.lab.real"]
@@ -133,7 +142,7 @@ async def test_a_lease_that_is_given_up_is_taken_within_2_seconds(
     async with KubeClient(from_kubeconfig(kubeconfig)) as other:
         first, second = Lease(kube, namespace, "l", "first"), Lease(other, namespace, "l", "second")
         await first.try_once()
-        running = asyncio.create_task(second.run())
+        standing_by = asyncio.create_task(second.run())
         try:
             await asyncio.sleep(0.5)
             assert (first.held(), second.held()) == (True, False)
@@ -145,7 +154,7 @@ async def test_a_lease_that_is_given_up_is_taken_within_2_seconds(
             assert await until(taken, 5) <= 2.5
             assert (await kube.get(LEASES, namespace, "l"))["spec"]["holderIdentity"] == "second"
         finally:
-            running.cancel()
+            standing_by.cancel()
 
 
 class Stage:
@@ -218,18 +227,34 @@ class Stage:
             await asyncio.sleep(0.2)
 
 
-@pytest.fixture
-async def stage(kube: KubeClient, kubeconfig: Path, kind: None, namespace: str, image: str) -> AsyncIterator[Stage]:
-    found = Stage(kube, namespace, image)
+@contextlib.asynccontextmanager
+async def running(kubeconfig: Path, stage: Stage, records: Path) -> AsyncIterator[Process]:
+    """The production process from its start to its end."""
     stop = asyncio.Event()
     async with KubeClient(from_kubeconfig(kubeconfig)) as own:
-        process = Process(own, Settings(down_window_s=5.0, gap_s=5.0), namespace, "test", only=namespace)
-        running = asyncio.create_task(process.run(stop, 0))
-        routing = asyncio.create_task(found.route())
-        yield found
-        routing.cancel()
-        stop.set()
-        await running
+        settings = Settings(down_window_s=5.0, gap_s=5.0)
+        process = Process(own, settings, stage.namespace, "test", only=stage.namespace, records=records)
+        task = asyncio.create_task(process.run(stop, 0))
+        try:
+            yield process
+        finally:
+            stop.set()
+            await task
+
+
+@pytest.fixture
+async def routed(kube: KubeClient, kind: None, namespace: str, image: str) -> AsyncIterator[Stage]:
+    """An endpoint's place, and its gateway; no controllers."""
+    found = Stage(kube, namespace, image)
+    routing = asyncio.create_task(found.route())
+    yield found
+    routing.cancel()
+
+
+@pytest.fixture
+async def stage(kubeconfig: Path, routed: Stage, tmp_path: Path) -> AsyncIterator[Stage]:
+    async with running(kubeconfig, routed, tmp_path):
+        yield routed
 
 
 async def test_a_version_goes_live_is_replaced_reverted_and_leaves_nothing(stage: Stage) -> None:
@@ -295,6 +320,12 @@ async def test_a_successor_that_cannot_start_is_told_and_the_old_one_serves_on(
     ready = await stage.condition("Ready")
     assert (ready["status"], ready["reason"]) == ("False", reason)
     assert says in ready["message"]
+
+    async def stopped() -> bool:
+        return (await stage.condition("CircuitOpen")).get("status") == "True"
+
+    if reason != "Unschedulable":  # a pod that finds no room has not failed
+        await until(stopped, 90)
     assert (await stage.condition("Available"))["status"] == "True"
     assert (await stage.object())["status"]["trafficRevision"] == one
     await stage.declare(stage.endpoint("1"))
@@ -338,3 +369,93 @@ async def test_a_concurrency_range_changes_replicas_and_no_pod(stage: Stage) -> 
     await until(grown, 30)
     after = {p["metadata"]["uid"] for p in await stage.kube.list(PODS, stage.namespace)}
     assert before < after
+
+
+@pytest.mark.case("autoscaler-G6")
+async def test_what_is_remembered_is_kept_when_the_process_ends_and_found_by_the_next(
+    kubeconfig: Path, routed: Stage, tmp_path: Path
+) -> None:
+    async with running(kubeconfig, routed, tmp_path) as process:
+        await routed.declare(routed.endpoint("1", low=12))
+        await until(routed.is_ready, 60)
+        assert process.lease.held()
+    shard = await routed.kube.get(CONFIG_MAPS, routed.namespace, names.checkpoint_object(0))
+    entry = json.loads(shard["data"][f"{routed.namespace}.{routed.name}"])
+    uid = (await routed.object())["metadata"]["uid"]
+    assert (entry["uid"], abs(entry["written_s"] - time.time()) < 20) == (uid, True)
+    assert entry["remembered"]["start_s"] > 0, "the pods told how long they took to be ready"
+    async with running(kubeconfig, routed, tmp_path) as process:
+
+        async def found() -> bool:
+            return process.checkpoints.find((routed.namespace, routed.name), uid) is not None
+
+        await until(found, 20)
+    lines = list(lines_of(tmp_path, routed.namespace, routed.name))
+    assert [record.kind for record in map(parse_line, lines)].count(Kind.CHANGE) >= 1
+    assert replay(lines).first is None
+
+
+async def test_a_person_holds_the_replicas_for_a_while_and_the_object_tells_who(stage: Stage) -> None:
+    one = await stage.declare(stage.endpoint("1"))
+    await until(stage.is_ready, 60)
+    await holding.write(stage.kube, await stage.object(), Mode.SCALE, 3, 12.0)
+
+    async def asked(replicas: int) -> bool:
+        return number(await stage.kube.get(DEPLOYMENTS, stage.namespace, one), "spec", "replicas") == replicas
+
+    assert await until(lambda: asked(3), 10) < 5
+
+    async def held() -> bool:
+        return (await stage.condition("Overridden")).get("status") == "True"
+
+    await until(held, 5)
+    assert foreign_writer(await stage.kube.get(DEPLOYMENTS, stage.namespace, one)) is None
+    await stage.declare(stage.endpoint("1"))
+    assert names.ANNOTATION_CONTROL in (await stage.object())["metadata"]["annotations"], "another apply leaves it"
+
+    async def over() -> bool:
+        return await stage.condition("Overridden") == {}
+
+    await until(over, 25)
+    await holding.write(stage.kube, await stage.object(), Mode.PAUSE, None, None)
+
+    async def paused() -> bool:
+        return (await stage.condition("Paused")).get("status") == "True"
+
+    await until(paused, 10)
+    await holding.release(stage.kube, await stage.object())
+    assert names.ANNOTATION_CONTROL not in (await stage.object())["metadata"]["annotations"]
+
+    async def resumed() -> bool:
+        return await stage.condition("Paused") == {}
+
+    await until(resumed, 10)
+
+
+async def test_a_hold_makes_no_endpoint_of_one_that_is_gone(stage: Stage) -> None:
+    await stage.declare(stage.endpoint("1"))
+    gone = await stage.object()
+    await stage.kube.delete(MODEL_ENDPOINTS, stage.namespace, stage.name)
+
+    async def left() -> bool:
+        return not await stage.kube.list(MODEL_ENDPOINTS, stage.namespace)
+
+    await until(left, 60)
+    with pytest.raises(KubeError):
+        await holding.write(stage.kube, gone, Mode.PAUSE, None, None)
+    assert await left()
+
+
+@pytest.mark.case("autoscaler-C9")
+async def test_a_quota_of_the_namespace_bounds_what_is_asked_for(stage: Stage) -> None:
+    quota = {"metadata": {"name": "quota"}, "spec": {"hard": {"pods": "2"}}}
+    await stage.kube.create(RESOURCE_QUOTAS, stage.namespace, quota)
+    one = await stage.declare(stage.endpoint("1"))
+    await until(stage.is_ready, 60)
+    await stage.declare(stage.endpoint("1", low=60))
+
+    async def bounded() -> bool:
+        return (await stage.condition("AtBudget")).get("status") == "True"
+
+    await until(bounded, 30)
+    assert number(await stage.kube.get(DEPLOYMENTS, stage.namespace, one), "spec", "replicas") == 2

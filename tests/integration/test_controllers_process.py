@@ -65,7 +65,8 @@ class Controllers:
         return False
 
 
-async def test_a_terminated_process_hands_over_within_seconds_and_ends_with_0(
+@pytest.mark.case("autoscaler-G4")
+async def test_a_terminated_process_hands_over_within_2_seconds_and_ends_with_0(
     kube: KubeClient, kubeconfig: Path, namespace: str
 ) -> None:
     first = await Controllers(kube, kubeconfig, namespace, "first").start()
@@ -82,7 +83,9 @@ async def test_a_terminated_process_hands_over_within_seconds_and_ends_with_0(
         await until(up, 20)
         assert not await second.leads()
         first.process.send_signal(signal.SIGTERM)
-        assert await until(second.holds, 10) <= 4.0
+        took_s = await until(second.holds, 10)
+        print(f"taken over {took_s:.2f} s after SIGTERM")
+        assert took_s <= 2.0
         assert await asyncio.wait_for(first.process.wait(), 5) == 0
     finally:
         second.process.send_signal(signal.SIGTERM)
@@ -99,7 +102,9 @@ async def test_a_killed_process_is_followed_within_20_seconds(
         await asyncio.sleep(4)
         first.process.kill()
         await first.process.wait()
-        assert await until(second.holds, 30) <= 20.0
+        took_s = await until(second.holds, 30)
+        print(f"taken over {took_s:.2f} s after SIGKILL")
+        assert took_s <= 20.0
     finally:
         second.process.send_signal(signal.SIGTERM)
         await second.process.wait()

@@ -1,11 +1,13 @@
 """The lease on a fake clock: who may write, when not any more, and how fast another takes over."""
 
+import asyncio
+import contextlib
 import copy
 
 import pytest
 
 from controllers.kube import DEPLOYMENTS, LEASES, Conflict, Gvr, NotFound, Object, Unreachable
-from controllers.lease import FencedWriter, Lease, NotLeader
+from controllers.lease import FencedWriter, Lease, NotLeader, Terms
 
 
 class Server:
@@ -82,12 +84,32 @@ async def test_exactly_one_of_two_holds_the_lease(pair: Pair) -> None:
         assert (pair.a.held(), pair.b.held()) == (True, False)
 
 
-async def test_a_killed_holder_is_followed_within_20_seconds(pair: Pair) -> None:
-    await pair.round(pair.a, pair.b)
-    started_s = pair.clock.now_s
+@pytest.mark.parametrize("phase_s", [0.0, 0.5, 1.0, 1.5, 1.9])
+async def test_a_killed_holder_is_followed_within_20_seconds(pair: Pair, phase_s: float) -> None:
+    """At any moment between two renewals; who stands by looks every second."""
+    await pair.round(pair.a, pair.b, seconds=phase_s)
+    killed_s = pair.clock.now_s
     while not pair.b.held():
-        await pair.round(pair.b)
-    assert 13.0 <= pair.clock.now_s - started_s <= 20.0
+        await pair.round(pair.b, seconds=Terms().standby_s)
+    assert 15.0 - phase_s <= pair.clock.now_s - killed_s <= 17.0 + Terms().standby_s
+
+
+async def test_who_stands_by_looks_every_second_and_who_holds_renews_every_two(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 2:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    for lease in (pair.a, pair.b):
+        slept.clear()
+        with contextlib.suppress(asyncio.CancelledError):
+            await lease.run()
+        assert slept == ([2.0, 2.0] if lease is pair.a else [1.0, 1.0])
 
 
 async def test_a_holder_that_leaves_is_followed_within_2_seconds(pair: Pair) -> None:
