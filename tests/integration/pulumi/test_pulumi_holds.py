@@ -1,4 +1,4 @@
-"""A person's hold on replicas beside Pulumi: what the command line writes is nobody's difference and nobody's to take."""
+"""A person's hold on replicas beside Pulumi: it is nobody's difference, and nobody takes it away."""
 
 from __future__ import annotations
 
