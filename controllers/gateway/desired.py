@@ -35,11 +35,12 @@ class Mode(Enum):
 
 @dataclass(frozen=True)
 class Target:
-    """A server that should take requests."""
+    """A server that should take requests; `weight`: its share of them beside 1 of any other."""
 
     address: str
     port: int
     maxconn: int
+    weight: int = 1
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class LiveServer:
     mode: Mode
     in_flight: int
     idle: int = 0
+    weight: int = 1
     sent: int = field(default=0, compare=False)
 
 
@@ -90,7 +92,7 @@ def desired(snapshot: Snapshot, assignment: Assignment, live: Mapping[str, str])
             if backend is None:
                 continue
             owners[backend] = each.name
-            servers[backend] = {s.name: Target(s.address, s.port, s.maxconn) for s in pool.serving}
+            servers[backend] = {s.name: Target(s.address, s.port, s.maxconn, s.weight) for s in pool.serving}
     maps = {
         ROUTES: {each.name: route_value(each, assignment, live.get(each.name)) for each in snapshot.endpoints},
         KEYS: {key.digest: key.team for key in snapshot.keys},

@@ -116,9 +116,9 @@ def _server(server: str, target: Target | None, held: LiveServer | None) -> Iter
         yield Stage.ADD, _add(server, target)
     elif held.mode is not Mode.READY:
         yield Stage.ADD, (_limit(server, target), Command(f"set server {server} state ready"))
-    elif held.maxconn != target.maxconn:
+    elif (held.maxconn, held.weight) != (target.maxconn, target.weight):
         lower = held.maxconn is None or target.maxconn < held.maxconn
-        yield (Stage.LOWER if lower else Stage.RAISE), (_limit(server, target),)
+        yield (Stage.LOWER if lower else Stage.RAISE), _changed(server, target, held)
 
 
 def _same_place(target: Target, held: LiveServer) -> bool:
@@ -137,6 +137,12 @@ def _add(server: str, target: Target) -> tuple[Command, ...]:
 def _limit(server: str, target: Target) -> Command:
     _check(target)
     return Command(f"set maxconn server {server} {target.maxconn}")
+
+
+def _changed(server: str, target: Target, held: LiveServer) -> tuple[Command, ...]:
+    limit = (_limit(server, target),) if held.maxconn != target.maxconn else ()
+    weight = (Command(f"set weight {server} {target.weight}"),) if held.weight != target.weight else ()
+    return limit + weight
 
 
 def _check(target: Target) -> None:

@@ -22,6 +22,7 @@ Object = dict[str, Any]
 
 _POD_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+WEIGHT_MAX: Final = 256  # HAProxy's
 _DEADLINE_MAX_MS: Final = 297_000
 
 
@@ -50,6 +51,16 @@ class Identity:
 
 
 @dataclass(frozen=True)
+class Probe:
+    """What the autoscaler asks of one pod for a while: another limit, and so much of the requests beside 1 of any
+    other pod's."""
+
+    pod: str
+    limit: int
+    weight: int
+
+
+@dataclass(frozen=True)
 class Declared:
     """What one endpoint object says, checked."""
 
@@ -60,6 +71,7 @@ class Declared:
     traffic_revision: str | None
     revisions: frozenset[str]  # every revision that a controller names in the status
     limits: Mapping[str, int]  # of one pod, by revision; others have `initial_limit`
+    probes: Mapping[str, Probe]  # by revision
     desired: Mapping[str, int]  # pods, by revision, where the autoscaler has said so
     initial_limit: int
     concurrency_max: int
@@ -136,6 +148,7 @@ def _declared(obj: Object) -> Declared:
         traffic_revision=_optional(status.get("trafficRevision")),
         revisions=frozenset(named | set(per_revision)),
         limits=_numbers(per_revision, "limit", 1),
+        probes=_probes(per_revision),
         desired=_numbers(per_revision, "desired", 0),
         initial_limit=_number(_mapping(spec, "runtime"), "initialLimit", 1, "spec.runtime"),
         concurrency_max=_number(_mapping(spec, "concurrency"), "max", 1, "spec.concurrency"),
@@ -200,6 +213,16 @@ def _numbers(per_revision: Mapping[str, Object], key: str, least: int) -> dict[s
         for revision, said in per_revision.items()
         if said.get(key) is not None
     }
+
+
+def _probes(per_revision: Mapping[str, Object]) -> dict[str, Probe]:
+    found = {}
+    for revision, said in per_revision.items():
+        asked, where = _mapping(said, "probe", {}), f"status.autoscaler.revisions.{revision}.probe"
+        if asked:
+            weight = _number(asked, "weight", 1, where, WEIGHT_MAX) if "weight" in asked else 1
+            found[revision] = Probe(str(asked.get("pod")), _number(asked, "limit", 1, where), weight)
+    return found
 
 
 _PRECEDENCE: Final = (PodState.NOT_READY, PodState.READY, PodState.TERMINATING)

@@ -20,7 +20,7 @@ from controllers.gateway.runtime_api import RuntimeApiError, ask
 _INFO: Final = "show info"
 _SERVERS: Final = "show stat -1 4 -1"
 _BACKENDS: Final = "show stat -1 2 -1"
-_SERVER_COLUMNS: Final = ("pxname", "svname", "addr", "slim", "status", "scur", "srv_icur", "stot")
+_SERVER_COLUMNS: Final = ("pxname", "svname", "addr", "slim", "status", "scur", "srv_icur", "stot", "uweight")
 _QUEUE_COLUMNS: Final = ("pxname", "qcur", "hrsp_4xx", "hrsp_5xx")
 _MODES: Final = {"MAINT": Mode.MAINT, "DRAIN": Mode.DRAIN}
 
@@ -69,7 +69,7 @@ def parse_pid(info: str) -> int:
 def parse_servers(stat: str) -> dict[str, dict[str, LiveServer]]:
     """Servers by back end and name, from `show stat`'s CSV."""
     found: dict[str, dict[str, LiveServer]] = defaultdict(dict)
-    for backend, server, where, limit, status, in_flight, idle, sent in _cells(stat, _SERVER_COLUMNS):
+    for backend, server, where, limit, status, in_flight, idle, sent, weight in _cells(stat, _SERVER_COLUMNS):
         address, _, port = where.rpartition(":")
         found[backend][server] = LiveServer(
             address=address.strip("[]"),
@@ -78,6 +78,7 @@ def parse_servers(stat: str) -> dict[str, dict[str, LiveServer]]:
             mode=_MODES.get(status.split(" ")[0], Mode.READY),
             in_flight=int(in_flight),
             idle=int(idle or 0),
+            weight=int(weight or 1),
             sent=int(sent),
         )
     return dict(found)

@@ -244,7 +244,8 @@ def _server(name: str, target: Target) -> str:
     host = f"[{target.address}]" if ":" in target.address else target.address
     if target.maxconn < 1:
         raise ValueError(f"server {name}: maxconn {target.maxconn} would mean unlimited")
-    return f"server {name} {host}:{target.port} maxconn {target.maxconn}"
+    weight = f" weight {target.weight}" if target.weight != 1 else ""
+    return f"server {name} {host}:{target.port} maxconn {target.maxconn}{weight}"
 
 
 def _log_format() -> str:

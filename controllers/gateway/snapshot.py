@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from controllers.gateway.observed import Declared, Fault, Identity, Key, Pod, PodState
+from controllers.gateway.observed import Declared, Fault, Identity, Key, Pod, PodState, Probe
 
 
 class ServerState(Enum):
@@ -22,13 +22,14 @@ class ServerState(Enum):
 
 @dataclass(frozen=True)
 class Server:
-    """A pod as HAProxy knows it; `maxconn` is its limit of requests in flight, at least 1."""
+    """A pod as HAProxy knows it; `maxconn` is its limit of requests in flight, at least 1. `weight`: its share."""
 
     name: str
     address: str
     port: int
     maxconn: int
     state: ServerState
+    weight: int = 1
 
 
 @dataclass(frozen=True)
@@ -158,12 +159,14 @@ def endpoint(said: Declared, pods: Sequence[Pod], live: str | None) -> Endpoint:
 def _pool(said: Declared, revision: str, pods: Sequence[Pod]) -> Pool:
     ready = [pod for pod in pods if pod.state is PodState.READY]
     limit = said.limits.get(revision, said.initial_limit)
-    shares = spread(limit, said.concurrency_max, [pod.name for pod in ready])
+    probe = said.probes.get(revision)
+    shares = probed(spread(limit, said.concurrency_max, [pod.name for pod in ready]), probe, said.concurrency_max)
     servers = []
     for pod in sorted(pods, key=lambda pod: pod.name):
         share = shares.get(pod.name) if pod.state is PodState.READY else None
         state = ServerState.SERVING if share else ServerState.DRAINING
-        servers.append(Server(pod.name, pod.address, pod.port, share or 1, state))
+        weight = probe.weight if probe is not None and share and pod.name == probe.pod else 1
+        servers.append(Server(pod.name, pod.address, pod.port, share or 1, state, weight))
     return Pool(revision, tuple(servers))
 
 
@@ -178,6 +181,17 @@ def spread(limit: int, maximum: int, pods: Sequence[str]) -> dict[str, int]:
         return dict.fromkeys(taking, limit)
     share, rest = divmod(maximum, len(taking))
     return {pod: share + (index < rest) for index, pod in enumerate(taking)}
+
+
+def probed(shares: Mapping[str, int], probe: Probe | None, maximum: int) -> dict[str, int]:
+    """With the probed pod's limit, as far as the maximum has room beside the others'; a pod that is gone asks nothing.
+
+    Limits 4, 4 and 4, the first asked to take 9: 9, 4 and 4; of a maximum of 15: 7, 4 and 4.
+    """
+    if probe is None or probe.pod not in shares:
+        return dict(shares)
+    room = maximum - (sum(shares.values()) - shares[probe.pod])
+    return {**shares, probe.pod: min(probe.limit, room)}
 
 
 def _route(said: Declared, serving: Mapping[str, int], live: str | None) -> str | None:

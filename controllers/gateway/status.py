@@ -7,7 +7,7 @@ live numbers (write soon), or not at all.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from controllers.gateway.assignment import Assignment, Revision
@@ -35,6 +35,7 @@ class Report:
     condition: Condition
     limits: Mapping[str, int]
     ready_servers: Mapping[str, int]
+    probes: Mapping[str, tuple[str, int]] = field(default_factory=dict)
 
     @property
     def weighty(self) -> tuple[object, ...]:
@@ -56,7 +57,18 @@ def report(each: Endpoint, assignment: Assignment, live: Live, routed: str | Non
         condition=_condition(each, assignment, routed, len(ready.get(routed or "", [])), problem),
         limits={revision: sum(s.maxconn or 0 for s in servers) for revision, servers in ready.items()},
         ready_servers={revision: len(servers) for revision, servers in ready.items()},
+        probes=_probes(each, own, live),
     )
+
+
+def _probes(each: Endpoint, own: Mapping[str, str], live: Live) -> dict[str, tuple[str, int]]:
+    """The probed pod of each revision and the limit that it has now."""
+    found = {}
+    for revision, probe in each.declared.probes.items():
+        server = live.servers.get(own.get(revision, ""), {}).get(probe.pod)
+        if server is not None and server.mode is Mode.READY and server.maxconn is not None:
+            found[revision] = (probe.pod, server.maxconn)
+    return found
 
 
 def _condition(
@@ -116,9 +128,15 @@ def body(
 
 def _numbers(gateway: Report) -> dict[str, Any]:
     traffic = {"trafficRevision": gateway.traffic_revision} if gateway.traffic_revision else {}
-    return traffic | {
-        "generation": gateway.generation,
-        "backends": dict(gateway.backends),
-        "limits": dict(gateway.limits),
-        "readyServers": dict(gateway.ready_servers),
-    }
+    asked = {revision: {"pod": pod, "limit": limit} for revision, (pod, limit) in gateway.probes.items()}
+    probes = {"probes": asked} if asked else {}
+    return (
+        traffic
+        | probes
+        | {
+            "generation": gateway.generation,
+            "backends": dict(gateway.backends),
+            "limits": dict(gateway.limits),
+            "readyServers": dict(gateway.ready_servers),
+        }
+    )

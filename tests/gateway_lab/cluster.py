@@ -34,9 +34,11 @@ def endpoint_object(
     traffic: str | None = None,
     revisions: Iterable[str] = (),
     limits: dict[str, int] | None = None,
+    probe: Object | None = None,
     generation: int = 1,
 ) -> Object:
     traffic = revision(name) if traffic is None else traffic
+    asked = {"probe": probe} if probe is not None else {}
     known = sorted({*revisions, *([traffic] if traffic else [])})
     return {
         "metadata": {
@@ -56,7 +58,7 @@ def endpoint_object(
         "status": {
             **({"trafficRevision": traffic} if traffic else {}),
             "revisions": [{"name": each, "phase": "Serving"} for each in known],
-            "autoscaler": {"revisions": {rev: {"limit": value} for rev, value in (limits or {}).items()}},
+            "autoscaler": {"revisions": {rev: {"limit": value} | asked for rev, value in (limits or {}).items()}},
         },
     }
 

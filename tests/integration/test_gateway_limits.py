@@ -140,6 +140,24 @@ async def test_a_raised_limit_lets_the_queue_in_and_a_lowered_one_cuts_nothing_a
     assert {(await request).status for request in requests} == {200}
 
 
+async def test_a_probed_pod_is_filled_first_up_to_its_own_limit_and_let_go_again(running: Gateway) -> None:
+    gate = Gate()
+    pods = [await running.pod(f"{REV}-{i}", gate) for i in range(3)]
+    await serving(running, pods, limit=4)
+    probe = {"pod": pods[1].name, "limit": 6, "weight": 256}
+    running.cluster.put(MODEL_ENDPOINTS, endpoint_object(limits={REV: 4}, probe=probe))
+    await running.servers_become({pods[0].name: 4, pods[1].name: 6, pods[2].name: 4})
+    requests = calls(running, 8)
+    await until(lambda: sum(pod.in_flight for pod in pods) == 8)
+    assert pods[1].in_flight == 6, "idle pods get one each, the probed one the rest"
+    running.cluster.put(MODEL_ENDPOINTS, endpoint_object(limits={REV: 4}))
+    await running.servers_become({pod.name: 4 for pod in pods})
+    gate.open()
+    assert {(await request).status for request in requests} == {200}
+    live = await running.live()
+    assert {server.weight for servers in live.servers.values() for server in servers.values()} == {1}
+
+
 @pytest.mark.case("gateway-A4")
 async def test_the_head_of_the_queue_goes_to_the_first_free_pod(running: Gateway) -> None:
     slow, quick = Gate(), Gate()

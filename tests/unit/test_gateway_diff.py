@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given
@@ -21,6 +21,10 @@ def server(
     maxconn: int | None = 4, mode: Mode = Mode.READY, in_flight: int = 0, idle: int = 0, address: str = "10.0.0.1"
 ) -> LiveServer:
     return LiveServer(address, 8080, maxconn, mode, in_flight, idle)
+
+
+def weighted(weight: int, maxconn: int) -> Target:
+    return replace(target(maxconn), weight=weight)
 
 
 def maps(**entries: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
@@ -42,6 +46,9 @@ def commands(desired: Desired, live: Live) -> list[str]:
         (target(6), server(4), ["set maxconn server b/p 6"]),
         (target(2), server(4), ["set maxconn server b/p 2"]),
         (target(2), server(None), ["set maxconn server b/p 2"]),
+        (weighted(256, 6), server(4), ["set maxconn server b/p 6", "set weight b/p 256"]),
+        (weighted(256, 4), server(4), ["set weight b/p 256"]),
+        (target(4), replace(server(6), weight=256), ["set maxconn server b/p 4", "set weight b/p 1"]),
         (target(), server(mode=Mode.DRAIN), ["set maxconn server b/p 4", "set server b/p state ready"]),
         (target(), server(mode=Mode.MAINT), ["set maxconn server b/p 4", "set server b/p state ready"]),
         (target(), server(address="10.9.9.9"), ["set server b/p state drain"]),
@@ -159,6 +166,9 @@ class Model:
                 self._change(place, mode=Mode.READY)
             case ["set", "maxconn", "server", place, limit]:
                 self._change(place, maxconn=int(limit))
+            case ["set", "weight", place, weight]:
+                backend, name = place.split("/")
+                self.servers[backend][name] = replace(self.servers[backend][name], weight=int(weight))
             case ["set", "server", place, "state", mode]:
                 self._change(place, mode=Mode(mode))
             case ["del", "server", place]:
@@ -178,14 +188,12 @@ class Model:
         backend, name = place.split("/")
         held = self.servers[backend][name]
         limit = held.maxconn if maxconn is None else maxconn
-        self.servers[backend][name] = LiveServer(
-            held.address, held.port, limit, mode or held.mode, held.in_flight, held.idle
-        )
+        self.servers[backend][name] = replace(held, maxconn=limit, mode=mode or held.mode)
 
     def finish(self) -> None:
         for held in self.servers.values():
             for name, each in held.items():
-                held[name] = LiveServer(each.address, each.port, each.maxconn, each.mode, 0, 0)
+                held[name] = replace(each, in_flight=0, idle=0)
 
 
 places = st.sampled_from(["b00000", "b00001", "b00002"])

@@ -186,16 +186,16 @@ async def test_a_reload_that_fails_says_so(socket: Path, answer: str) -> None:
             await reload(socket)
 
 
-HEAD = "# pxname,svname,scur,slim,status,addr,srv_icur,stot,"
+HEAD = "# pxname,svname,scur,slim,status,addr,srv_icur,stot,uweight,"
 
 
 @pytest.mark.parametrize(
     ("row", "expected"),
     [
-        ("b,p,0,4,no check,10.0.0.1:8080,0,7,", LiveServer("10.0.0.1", 8080, 4, Mode.READY, 0, 0)),
-        ("b,p,3,4,DRAIN,10.0.0.1:8080,2,7,", LiveServer("10.0.0.1", 8080, 4, Mode.DRAIN, 3, 2)),
-        ("b,p,0,,MAINT,[fd00::1]:80,,7,", LiveServer("fd00::1", 80, None, Mode.MAINT, 0, 0)),
-        ("b,p,0,4,UP 1/3,10.0.0.1:8080,0,7,", LiveServer("10.0.0.1", 8080, 4, Mode.READY, 0, 0)),
+        ("b,p,0,4,no check,10.0.0.1:8080,0,7,1,", LiveServer("10.0.0.1", 8080, 4, Mode.READY, 0, 0)),
+        ("b,p,3,4,DRAIN,10.0.0.1:8080,2,7,256,", LiveServer("10.0.0.1", 8080, 4, Mode.DRAIN, 3, 2, 256)),
+        ("b,p,0,,MAINT,[fd00::1]:80,,7,,", LiveServer("fd00::1", 80, None, Mode.MAINT, 0, 0)),
+        ("b,p,0,4,UP 1/3,10.0.0.1:8080,0,7,1,", LiveServer("10.0.0.1", 8080, 4, Mode.READY, 0, 0)),
     ],
 )
 def test_a_row_of_statistics_is_a_server(row: str, expected: LiveServer) -> None:

@@ -70,6 +70,35 @@ def test_a_pods_limit_is_the_autoscalers_for_its_revision_else_the_first_one() -
     assert limits(found, NEW) == [9]
 
 
+ASKED = {"pod": f"{OLD}-0", "limit": 9, "weight": 256}
+
+
+@pytest.mark.parametrize(
+    ("maximum", "probe", "expected"),
+    [
+        (1000, ASKED, [9, 4, 4]),
+        (15, ASKED, [7, 4, 4]),
+        (12, ASKED, [4, 4, 4]),
+        (9, ASKED, [3, 3, 3]),
+        (1000, ASKED | {"limit": 1}, [1, 4, 4]),
+        (1000, ASKED | {"pod": "gone"}, [4, 4, 4]),
+    ],
+)
+def test_a_probe_is_one_pods_and_the_sum_stays_within_the_maximum(
+    maximum: int, probe: dict[str, object], expected: list[int]
+) -> None:
+    pool = endpoint(declared(maximum=maximum, limits={OLD: 4}, probe=probe), pods(OLD, 3), None).pool(OLD)
+    assert pool is not None
+    assert [server.maxconn for server in pool.serving] == expected
+    assert [server.weight for server in pool.serving] == [256 if probe["pod"] == f"{OLD}-0" else 1, 1, 1]
+
+
+@pytest.mark.parametrize("probe", [{"pod": "p", "limit": 0}, {"pod": "p", "limit": 4, "weight": 257}, "p"])
+def test_a_probe_that_cannot_be_is_a_fault(probe: object) -> None:
+    said = read_endpoint(endpoint_object(limits={OLD: 4}, probe=probe))  # type: ignore[arg-type]
+    assert isinstance(said, Fault)
+
+
 @pytest.mark.parametrize("state", [PodState.NOT_READY, PodState.TERMINATING])
 def test_only_ready_pods_serve_and_share_the_maximum(state: PodState) -> None:
     ready, other = pods(OLD, 2), pods(OLD, 3, state)[2:]

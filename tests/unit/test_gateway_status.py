@@ -83,6 +83,17 @@ def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
     assert turned["lastTransitionTime"] == "T3"
 
 
+def test_a_probe_is_told_with_the_limit_that_is_in_force() -> None:
+    asked = {"pod": "p0", "limit": 9, "weight": 256}
+    declared = read_endpoint(endpoint_object(limits={REV: 4}, probe=asked))
+    assert isinstance(declared, Declared)
+    said = report(endpoint(declared, [], None), ASSIGNED, live(READY), REV, None)
+    status = body(HOME, said.condition, "T", None, 1, said)["status"]
+    assert status["gateway"]["probes"] == {REV: {"pod": "p0", "limit": 4}}
+    gone = report(endpoint(declared, [], None), ASSIGNED, live(), REV, None)
+    assert gone.probes == {}
+
+
 def test_a_status_holds_only_our_own_keys() -> None:
     status = body(HOME, news().condition, "T", None, 1, news().report)["status"]
     assert set(status) == {"conditions", "gateway"}
