@@ -427,6 +427,7 @@ async def test_routes_queue_bounds_and_deadlines_change_live(running: Gateway) -
     assert (await held).status == 504
 
 
+@pytest.mark.case("autoscaler-H5")
 async def test_metrics_and_health_are_there_on_both_sides(running: Gateway) -> None:
     pod = await running.pod(f"{REV}-a")
     await serving(running, [pod])

@@ -93,6 +93,7 @@ async def test_a_declared_limit_is_the_one_in_force_and_the_one_in_the_status(ru
     assert pod.peak == limit
 
 
+@pytest.mark.case("autoscaler-H4")
 @pytest.mark.case("gateway-A7")
 @pytest.mark.case("gateway-A13")
 async def test_pods_come_and_go_under_a_backlog_without_one_request_too_many(running: Gateway) -> None:
@@ -202,9 +203,12 @@ async def test_limits_of_all_pods_never_add_up_to_more_than_the_maximum(running:
     assert {(await request).status for request in requests} == {200}
 
 
+@pytest.mark.case("autoscaler-D9")
+@pytest.mark.case("autoscaler-D7")
 @pytest.mark.case("gateway-C8")
 @pytest.mark.case("gateway-C3")
 async def test_a_removed_pod_finishes_its_requests_and_leaves_no_server_and_no_connection(running: Gateway) -> None:
+    """So it is no matter which pod goes: Kubernetes takes those not ready and the youngest first, and none is cut."""
     gate = Gate()
     old, new = await running.pod(f"{REV}-old", gate), await running.pod(f"{REV}-new")
     await serving(running, [old], limit=2)

@@ -237,6 +237,7 @@ async def test_after_sigterm_it_is_not_ready_but_serves_what_still_comes(tmp_pat
         assert await asyncio.to_thread(runtime.process.wait, 20) == 0
 
 
+@pytest.mark.case("autoscaler-D7")
 @pytest.mark.case("C7", "C9")
 async def test_sigterm_under_load_loses_no_request(tmp_path: Path) -> None:
     with serve("acts", tmp_path, "--predictors", "2", "--deadline-s", "10", "--linger-s", "30") as runtime:

@@ -53,6 +53,7 @@ async def test_a_hundredfold_step_is_met_within_start_up_and_20_seconds() -> Non
     assert max(world.history) <= 130
 
 
+@pytest.mark.case("autoscaler-C10")
 @pytest.mark.case("autoscaler-F2")
 @pytest.mark.case("autoscaler-F6")
 async def test_constant_load_with_ten_percent_noise_changes_at_most_once() -> None:

@@ -126,6 +126,7 @@ async def test_a_successor_that_cannot_start_is_told_and_removed_by_the_next_cha
     assert unharmed(world)
 
 
+@pytest.mark.case("autoscaler-A15")
 async def test_a_start_that_never_ends_is_a_timeout() -> None:
     world = await live()
     two = revision(TWO)

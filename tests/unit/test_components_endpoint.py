@@ -92,6 +92,7 @@ def test_the_stack_waits_for_ready_of_this_spec() -> None:
 
 
 @pytest.mark.case("pulumi-C2")
+@pytest.mark.case("autoscaler-E5")
 @pytest.mark.parametrize(
     ("start_timeout_s", "deadline_s", "wait_s"),
     [(600, 60, 720), (7200, 60, 7320), (10, 297, 447), (10, 1, 151), (327, 297, 447)],
@@ -111,6 +112,7 @@ def test_another_login_to_the_registry_is_for_pods_to_come_and_restarts_none() -
     assert "imagePullSecrets" not in FIRST["spec"]["podTemplate"]["spec"]
 
 
+@pytest.mark.case("autoscaler-D8")
 @pytest.mark.parametrize("deadline_s", [1, 60, 297])
 def test_grace_outlasts_leaving_the_balancer_and_the_longest_answer(deadline_s: int) -> None:
     pod = rendered(spec_of(f"deadline_s: {deadline_s}"))["spec"]["podTemplate"]["spec"]

@@ -99,6 +99,7 @@ def test_no_option_hides_a_difference_or_replaces_by_deleting(stack: str) -> Non
         assert not resource["type"].endswith("Patch"), resource["name"]
 
 
+@pytest.mark.case("autoscaler-E3")
 @pytest.mark.case("pulumi-A6")
 @pytest.mark.parametrize("stack", STACKS)
 def test_no_manifest_states_replicas_of_anything_that_serves(stack: str) -> None:

@@ -99,6 +99,8 @@ def test_a_probe_that_cannot_be_is_a_fault(probe: object) -> None:
     assert isinstance(said, Fault)
 
 
+@pytest.mark.case("autoscaler-H4")
+@pytest.mark.case("autoscaler-C10")
 @pytest.mark.parametrize("state", [PodState.NOT_READY, PodState.TERMINATING])
 def test_only_ready_pods_serve_and_share_the_maximum(state: PodState) -> None:
     ready, other = pods(OLD, 2), pods(OLD, 3, state)[2:]

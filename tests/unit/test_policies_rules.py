@@ -282,6 +282,7 @@ def test_a_job_needs_no_probe() -> None:
     assert found(put(job, "spec.template.spec", pod_spec() | {"containers": [bare]})) == []
 
 
+@pytest.mark.case("autoscaler-E3")
 @pytest.mark.parametrize("replicas", [2, 2.0, 0, UNKNOWN])
 @pytest.mark.parametrize("namespace", ["team-alpha", None])
 def test_a_deployment_of_a_team_states_no_replicas(namespace: str | None, replicas: Any) -> None:

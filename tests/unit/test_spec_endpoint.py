@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from spec.endpoint import Concurrency, EndpointSpec, load_endpoint
+from spec.endpoint import Concurrency, EndpointSpec, Latency, load_endpoint
 from spec.problems import SpecError
 from spec.quantities import Cpu, Memory
 
@@ -22,6 +22,7 @@ resources: {cpu: "2", memory: 2048Mi}
 access: {teams: [gamma, beta]}
 deadline_s: 30
 queue: {max: 16, timeout_s: 2.5}
+latency: {p95_ms: 250}
 rollout: {hold_s: 0, start_timeout_s: 900}
 """
 
@@ -44,6 +45,7 @@ def test_model_and_concurrency_are_enough() -> None:
     assert (spec.deadline_ms, spec.queue_timeout_ms, spec.queue_max) == (60_000, 5_000, 64)
     assert spec.allowed_teams == ("alpha",)
     assert (spec.rollout.hold_s, spec.rollout.start_timeout_s) == (None, None)
+    assert spec.latency is None
 
 
 def test_every_field_of_a_file_is_read() -> None:
@@ -53,6 +55,7 @@ def test_every_field_of_a_file_is_read() -> None:
     assert spec.allowed_teams == ("alpha", "beta", "gamma")
     assert (spec.deadline_ms, spec.queue_timeout_ms, spec.queue_max) == (30_000, 2_500, 16)
     assert (spec.rollout.hold_s, spec.rollout.start_timeout_s) == (0, 900)
+    assert spec.latency == Latency(p95_ms=250)
 
 
 def test_a_file_may_come_as_bytes() -> None:
@@ -110,6 +113,9 @@ def test_a_wrong_value_is_a_problem_with_its_place_and_what_is_allowed(old: str,
 @pytest.mark.parametrize(
     "line,problem",
     [
+        ("latency: {}", "4:1: latency.p95_ms: missing (allowed: 1 to 297000)"),
+        ("latency: {p95_ms: 0}", "4:19: latency.p95_ms: 0 is too small (allowed: 1 to 297000)"),
+        ("latency: 250", "4:10: latency: 250 is no mapping"),
         ("deadline_s: 0", "4:13: deadline_s: 0 is too small (allowed: 1 to 297)"),
         ("deadline_s: 298", "4:13: deadline_s: 298 is too large (allowed: 1 to 297)"),
         ("deadline: 60", "4:1: deadline: unknown field: did you mean deadline_s? (allowed: endpoint, model, "),
@@ -181,3 +187,12 @@ def test_a_file_whose_name_is_no_endpoint_name_is_refused() -> None:
 @pytest.mark.parametrize("text", [MINIMAL + "---\na: 1\n", "%YAML 1.1\n---\n" + MINIMAL])
 def test_a_directive_or_a_second_document_does_not_hide_the_fields_problems(text: str) -> None:
     assert any("names no version" in problem for problem in told(text.replace("iris/1", "iris")))
+
+
+@pytest.mark.case("autoscaler-E4")
+@pytest.mark.case("autoscaler-H2")
+@pytest.mark.case("autoscaler-H3")
+def test_rows_about_waking_from_zero_do_not_apply_while_no_file_can_ask_for_zero() -> None:
+    """No deploy of nothing, no request held for a first pod, no wake-up: one replica is always there."""
+    with pytest.raises(SpecError, match="0 is not yet possible"):
+        load_endpoint("endpoint: e\nmodel: models:/m/1\nconcurrency: {min: 0, max: 64}\n", "e.yaml", "alpha")
