@@ -74,6 +74,12 @@ class Queue(SpecModel):
     timeout_s: float = Field(default=5.0, ge=0.1, le=60)
 
 
+class Latency(SpecModel):
+    """What 95 of 100 requests shall take at a replica; without it the learnt limit keeps near what a lone one takes."""
+
+    p95_ms: int = Field(ge=1, le=297_000)
+
+
 class RolloutOverride(SpecModel):
     """Rollout settings of one endpoint; None means the platform's."""
 
@@ -92,6 +98,7 @@ class EndpointSpec(SpecModel):
     access: Access = Access()
     deadline_s: int = Field(default=60, ge=1, le=297)
     queue: Queue = Queue()
+    latency: Latency | None = None
     rollout: RolloutOverride = RolloutOverride()
 
     @property

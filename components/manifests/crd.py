@@ -58,6 +58,7 @@ def _spec() -> Schema:
             queueMax=whole(0, CONCURRENCY_MOST),
             queueTimeoutMs=whole(0, 297_000),
         ),
+        latency=record(("p95Ms",), p95Ms=whole(1, 297_000)),
         access=record(("teams",), teams=words(label(longest=names.TEAM_MAX), most=TEAMS_MOST, least=1)),
         rollout=record(
             ("holdS", "startTimeoutS"), holdS=whole(0, DURATION_MOST_S), startTimeoutS=whole(1, DURATION_MOST_S)
@@ -107,7 +108,9 @@ def _revision() -> Schema:
 
 
 def _autoscaler() -> Schema:
-    sized = record(limit=whole(0), target=number(0), desired=whole(0), sized=flag())
+    probe = record(("pod", "limit"), pod=text(), limit=whole(1), weight=whole(1, 256))
+    learnt = {"knee": number(0), "baselineMs": number(0), "why": text(longest=256), "probe": probe}
+    sized = record(limit=whole(0), target=number(0), desired=whole(0), sized=flag(), **learnt)
     decision = record(
         at=moment(),
         revision=text(longest=REVISION_LONGEST),
@@ -138,6 +141,7 @@ def _gateway() -> Schema:
         backends=by_name(text(longest=32)),
         limits=by_name(whole(0)),
         readyServers=by_name(whole(0)),
+        probes=by_name(record(pod=text(), limit=whole(0))),
         at=moment(),
     )
 

@@ -51,6 +51,7 @@ def endpoint_object(spec: EndpointSpec, model: ServedModel, model_registry: str,
 
 
 def _spec(spec: EndpointSpec, model: ServedModel, model_registry: str, rollout: Rollout) -> Manifest:
+    latency = {"latency": {"p95Ms": spec.latency.p95_ms}} if spec.latency is not None else {}
     return {
         "team": spec.team,
         "model": {"uri": model.uri, "version": model.version, "sha256": model.sha256},
@@ -64,7 +65,7 @@ def _spec(spec: EndpointSpec, model: ServedModel, model_registry: str, rollout: 
         },
         "access": {"teams": list(spec.allowed_teams)},
         "rollout": {"holdS": rollout.hold_s, "startTimeoutS": rollout.start_timeout_s},
-    }
+    } | latency
 
 
 def service_account(spec: EndpointSpec, pull_secrets: Sequence[str] = ()) -> Manifest:

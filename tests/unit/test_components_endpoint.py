@@ -48,6 +48,7 @@ FIRST = rendered(spec_of())
         pytest.param(rendered(load_endpoint(TEXT.replace("64", "65"), FILE, "alpha")), id="concurrency"),
         pytest.param(rendered(spec_of("access: {teams: [beta]}")), id="access"),
         pytest.param(rendered(spec_of("queue: {max: 9, timeout_s: 1}")), id="queue"),
+        pytest.param(rendered(spec_of("latency: {p95_ms: 250}")), id="latency"),
         pytest.param(rendered(spec_of(), rollout=Rollout(hold_s=1)), id="hold"),
         pytest.param(rendered(spec_of(), rollout=Rollout(start_timeout_s=30)), id="start-timeout"),
     ],

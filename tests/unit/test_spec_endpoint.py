@@ -113,9 +113,9 @@ def test_a_wrong_value_is_a_problem_with_its_place_and_what_is_allowed(old: str,
 @pytest.mark.parametrize(
     "line,problem",
     [
-        ("latency: {}", "4:1: latency.p95_ms: missing (allowed: 1 to 297000)"),
+        ("latency: {}", "4:10: latency.p95_ms: is missing (allowed: 1 to 297000)"),
         ("latency: {p95_ms: 0}", "4:19: latency.p95_ms: 0 is too small (allowed: 1 to 297000)"),
-        ("latency: 250", "4:10: latency: 250 is no mapping"),
+        ("latency: 250", "4:10: latency: must be a mapping"),
         ("deadline_s: 0", "4:13: deadline_s: 0 is too small (allowed: 1 to 297)"),
         ("deadline_s: 298", "4:13: deadline_s: 298 is too large (allowed: 1 to 297)"),
         ("deadline: 60", "4:1: deadline: unknown field: did you mean deadline_s? (allowed: endpoint, model, "),
