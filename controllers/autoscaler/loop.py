@@ -21,13 +21,17 @@ from controllers.autoscaler.gap import BRIDGE_MAX_S, bridged, mean_rps
 from controllers.autoscaler.holds import holds
 from controllers.autoscaler.inputs import Seen, inputs_of
 from controllers.autoscaler.journal import Journal
+from controllers.autoscaler.learning import Epoch, Learnt, followed, learnt_from, limits, to_keep
+from controllers.autoscaler.observation import Role
 from controllers.autoscaler.observe import Sampler, gateways_of
 from controllers.autoscaler.record import Kind, Record, line_of
+from controllers.autoscaler.roster import Roster
 from controllers.autoscaler.settings import Settings
 from controllers.autoscaler.status import Change, Report, status_object
-from controllers.autoscaler.view import Endpoint, endpoint_of
+from controllers.autoscaler.vertical.settings import Settings as Learner
+from controllers.autoscaler.vertical.signals import UNKNOWN, Signals
+from controllers.autoscaler.view import Endpoint
 from controllers.kube import DEPLOYMENTS, MODEL_ENDPOINTS, PODS, Gvr, KubeError, NotFound, Object
-from controllers.kube.fields import at, key_of
 from controllers.kube.store import Store
 from controllers.lease import FencedWriter, Lease, NotLeader
 from controllers.metrics import Metrics
@@ -40,6 +44,7 @@ _RETRY_MAX_S = 60.0
 _AT_ONCE = 16
 _SNAPSHOT_S = 600.0
 _TAKEOVER_S = 2.0
+_LEARNER = Learner()
 
 
 @dataclass
@@ -50,6 +55,7 @@ class Memory:
     remembered: Remembered = field(default_factory=Remembered)
     before: Checkpoint | None = None
     started: frozenset[str] = frozenset()
+    learnt: Learnt = field(default_factory=Learnt)
     recorded_at_s: float = float("-inf")
     asked: dict[str, int] = field(default_factory=dict)
     due_at_s: float = 0.0
@@ -76,14 +82,16 @@ class Autoscaler:
         checkpoints: Checkpoints,
         journal: Journal | None = None,
         quotas: Store | None = None,
+        signals: Callable[[str, str], Signals] = lambda namespace, pod: UNKNOWN,
         monotonic: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._stores, self._gateways, self._writer, self._lease = stores, gateways, writer, lease
         self._scaler, self._metrics, self._settings, self._sampler = scaler, metrics, settings, sampler
-        self._checkpoints, self._journal, self._quotas = checkpoints, journal, quotas
+        self._checkpoints, self._journal, self._quotas, self._signals = checkpoints, journal, quotas, signals
         self._monotonic, self._wall = monotonic, wall
         checkpoints.now = self.checkpoints
+        self._roster = Roster()
         self._current: list[tuple[Endpoint, Object]] = []
         self._memories: dict[tuple[str, str, str], Memory] = {}
         self._writers = asyncio.Semaphore(_AT_ONCE)
@@ -105,7 +113,7 @@ class Autoscaler:
     async def sample(self) -> None:
         self.beat_at_s = self._monotonic()
         self.has_begun = True
-        self._current = endpoints = self._endpoints()
+        self._current = endpoints = self._roster.endpoints(self._stores[MODEL_ENDPOINTS].objects)
         await self._sampler.sample(gateways_of(self._gateways.objects.values()), [e for e, _ in endpoints])
         self._forget({endpoint.key for endpoint, _ in endpoints})
         for endpoint, _ in endpoints:
@@ -119,16 +127,6 @@ class Autoscaler:
                 memory.due_at_s = min(memory.due_at_s, self._monotonic() + _TAKEOVER_S * _share(key))
         self._led = leads
         return [(endpoint, obj) for endpoint, obj in self._current if self._is_due(endpoint)]
-
-    def _endpoints(self) -> list[tuple[Endpoint, Object]]:
-        found = []
-        for obj in self._stores[MODEL_ENDPOINTS].objects.values():
-            if at(obj, "metadata", "deletionTimestamp") is None:
-                try:
-                    found.append((endpoint_of(obj), obj))
-                except (KeyError, ValueError, TypeError) as error:
-                    log.warning("endpoint not readable", extra={"endpoint": key_of(obj), "error": str(error)})
-        return found
 
     def _count(self, endpoint: Endpoint) -> None:
         sample = self._sampler.latest(endpoint)
@@ -158,7 +156,7 @@ class Autoscaler:
             before = self._checkpoints.find((endpoint.namespace, endpoint.name), endpoint.uid)
             memory = self._memories[endpoint.key] = Memory(before=before, due_at_s=self._monotonic())
             if before is not None:
-                memory.remembered = before.remembered
+                memory.remembered, memory.learnt = before.remembered, Learnt(before.knowledge)
         return memory
 
     def checkpoints(self) -> dict[Name, Checkpoint]:
@@ -166,7 +164,9 @@ class Autoscaler:
         wall_s = self._wall()
         memories = [(endpoint, self._memories.get(endpoint.key)) for endpoint, _ in self._current]
         return {
-            (e.namespace, e.name): Checkpoint(e.uid, wall_s, memory.remembered, self._sampler.arrivals(e))
+            (e.namespace, e.name): Checkpoint(
+                e.uid, wall_s, memory.remembered, self._sampler.arrivals(e), to_keep(memory.learnt)
+            )
             for e, memory in memories
             if memory is not None
         }
@@ -199,7 +199,9 @@ class Autoscaler:
         ready = {revision.name: revision.ready for revision in inputs.observation.revisions}
         self._measure(endpoint, turn.verdict, ready)
         if not self._lease.held():
+            memory.learnt = followed(memory.learnt, endpoint, seen.deployments)
             return
+        self._learn(memory, seen, inputs, now_s)
         changes, unwritten = await self._scaler.scale(endpoint, seen.deployments, turn.verdict)
         self._record(memory, endpoint, Kind.CHANGE if changes else Kind.SNAPSHOT, (remembered, inputs, turn))
         self._remember_asked(memory, endpoint, turn.verdict, unwritten)
@@ -212,20 +214,32 @@ class Autoscaler:
             foreign=memory.foreign if now_s < memory.foreign_until_s else None,
             holds=holds(turn, memory.remembered.circuits, inputs.control, endpoint.control_problem, self._settings),
             observation=inputs.observation,
+            learnt=memory.learnt.advice,
         )
         await self._report(endpoint, obj, report)
         await self._announce(endpoint, obj, changes, turn.verdict)
 
     def _seen(self, endpoint: Endpoint, memory: Memory) -> Seen:
         quotas = self._quotas.objects.items() if self._quotas is not None else ()
+        deployments = self._stores[DEPLOYMENTS].labelled(endpoint.namespace, endpoint.name)
         return Seen(
             endpoint=replace(endpoint, asked=memory.asked | dict(endpoint.asked)),
-            deployments=self._stores[DEPLOYMENTS].labelled(endpoint.namespace, endpoint.name),
+            deployments=deployments,
             pods=self._stores[PODS].labelled(endpoint.namespace, endpoint.name),
             quotas=[quota for (namespace, _), quota in quotas if namespace == endpoint.namespace],
             samples=self._sampler.samples(endpoint),
             started=memory.started,
+            limits=limits(memory.learnt, endpoint, deployments),
         )
+
+    def _learn(self, memory: Memory, seen: Seen, inputs: Inputs, now_s: float) -> None:
+        """Every epoch, how much a replica of the revision with the traffic takes. The next cycle goes by it."""
+        main = next((r.name for r in inputs.observation.revisions if r.role is Role.TRAFFIC), "")
+        if now_s >= memory.learnt.due_at_s:
+            tallies = self._sampler.tallies(seen.endpoint, main)
+            epoch = Epoch(now_s, self._wall(), seen.samples, tallies, self._signals)
+            revisions = inputs.observation.revisions
+            memory.learnt = learnt_from(memory.learnt, seen.endpoint, seen.deployments, revisions, epoch, _LEARNER)
 
     def _bridged(self, memory: Memory, endpoint: Endpoint, now_s: float) -> Remembered:
         """What is remembered, over the gap since the process before this one where the gateways' counters tell it."""

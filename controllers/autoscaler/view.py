@@ -1,7 +1,8 @@
 """An endpoint object and its Deployments -> what the autoscaler decides on. Pure translation."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from controllers.autoscaler.control import Control, parse_control
 from controllers.autoscaler.observation import Revision, Role
@@ -10,6 +11,15 @@ from controllers.kube.fields import at, items, key_of, mapping, number
 from controllers.kube.resources import Object
 from spec import names
 from spec.sizing import target_of
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the status says that was learnt of one revision's replicas."""
+
+    limit: int
+    knee: float | None = None
+    baseline_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -31,13 +41,15 @@ class Endpoint:
     asked: Mapping[str, int]
     control: Control | None = None
     control_problem: str | None = None
+    objective_ms: float | None = None
+    told: Mapping[str, Told] = field(default_factory=dict)
 
     @property
     def key(self) -> tuple[str, str, str]:
         """Two objects never share state, not even two of one name after one another."""
         return (self.namespace, self.name, self.uid)
 
-    @property
+    @cached_property
     def fingerprint(self) -> object:
         """What makes a decision due at once when it changes."""
         phases = tuple(sorted(self.phases.items()))
@@ -64,7 +76,14 @@ def endpoint_of(obj: Object) -> Endpoint:
         asked={name: int(said["desired"]) for name, said in mapping(status, "autoscaler", "revisions").items()},
         control=control,
         control_problem=problem,
+        objective_ms=at(spec, "latency", "p95Ms"),
+        told={name: _told(said) for name, said in mapping(status, "autoscaler", "revisions").items()},
     )
+
+
+def _told(said: Object) -> Told:
+    baseline_ms = said.get("baselineMs")
+    return Told(number(said, "limit"), said.get("knee"), baseline_ms / 1000 if baseline_ms else None)
 
 
 def _control(text: str | None) -> tuple[Control | None, str | None]:
@@ -79,17 +98,19 @@ def revisions_of(
     deployments: Iterable[Object],
     utilization: float,
     starts: Mapping[str, Starts] | None = None,
+    limits: Mapping[str, int] | None = None,
 ) -> tuple[Revision, ...]:
-    """The endpoint's own revisions. A deleted object's of the same name are not among them."""
-    pods = starts or {}
+    """The endpoint's own revisions. A deleted object's of the same name are not among them. `limits`: of a replica, by
+    revision, where it is not the runtime's first one."""
+    pods, known = starts or {}, limits or {}
     owned = {key_of(d)[1]: d for d in deployments if _owned(endpoint, d)}
     traffic = endpoint.routed if endpoint.routed in owned else endpoint.traffic
     return tuple(
         Revision(
             name=name,
             role=_role(name, traffic, endpoint.phases.get(name), number(owned[name], "status", "readyReplicas")),
-            limit=endpoint.initial_limit,
-            target=target_of(endpoint.initial_limit, utilization),
+            limit=known.get(name, endpoint.initial_limit),
+            target=target_of(known.get(name, endpoint.initial_limit), utilization),
             live=number(owned[name], "spec", "replicas"),
             ready=number(owned[name], "status", "readyReplicas"),
             asked=endpoint.asked.get(name),
