@@ -96,6 +96,7 @@ class Process:
             self.checkpoints,
             self.journal,
             self.quotas,
+            self.signals.of,
         )
         self._client, self._namespace, self._only = client, namespace, only
 

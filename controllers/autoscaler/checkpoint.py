@@ -12,6 +12,7 @@ from zlib import crc32
 
 from controllers.autoscaler.cycle import Remembered
 from controllers.autoscaler.plain import Unreadable, from_plain, to_plain
+from controllers.autoscaler.vertical.knowledge import Knowledge
 from spec import names
 
 SCHEMA = 1
@@ -35,6 +36,7 @@ class Checkpoint:
     written_s: float
     remembered: Remembered
     arrivals: Arrivals = field(default_factory=dict)
+    knowledge: Mapping[str, Knowledge] = field(default_factory=dict)
     schema: int = SCHEMA
 
 
@@ -59,7 +61,9 @@ def is_news(kept: Checkpoint | None, now: Checkpoint) -> bool:
     """Whether it is worth a write: what is remembered has changed beyond its times, or the entry grows old."""
     if kept is None or kept.uid != now.uid or now.written_s - kept.written_s >= REFRESH_S:
         return True
-    return bool(to_plain(kept.remembered, None) != to_plain(now.remembered, None))
+    if to_plain(kept.remembered, None) != to_plain(now.remembered, None):
+        return True
+    return {k: each.limit for k, each in kept.knowledge.items()} != {k: each.limit for k, each in now.knowledge.items()}
 
 
 def alive(kept: Mapping[Name, Checkpoint], present: Mapping[Name, object], wall_s: float) -> dict[Name, Checkpoint]:

@@ -3,8 +3,8 @@
 Owns which facts a cycle sees and that all of them are of one moment. Leaves what they lead to to `cycle`.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from controllers.autoscaler.budget import budget_of
 from controllers.autoscaler.control import in_force
@@ -20,7 +20,8 @@ from controllers.kube.resources import Object
 
 @dataclass(frozen=True)
 class Seen:
-    """`endpoint.asked` is what was last asked for; `started` the pods that have been ready before."""
+    """`endpoint.asked` is what was last asked for; `started` the pods that have been ready before; `limits`
+    of a replica, by revision."""
 
     endpoint: Endpoint
     deployments: Sequence[Object]
@@ -28,13 +29,14 @@ class Seen:
     quotas: Sequence[Object]
     samples: Sequence[LoadSample]
     started: frozenset[str]
+    limits: Mapping[str, int] = field(default_factory=dict)
 
 
 def inputs_of(seen: Seen, settings: Settings, now_s: float, wall_s: float) -> tuple[Inputs, frozenset[str]]:
     """The cycle's inputs, and the pods that have been ready by now."""
     endpoint = seen.endpoint
     starts, started = starts_of(seen.pods, seen.started)
-    revisions = revisions_of(endpoint, seen.deployments, settings.utilization, starts)
+    revisions = revisions_of(endpoint, seen.deployments, settings.utilization, starts, seen.limits)
     concurrency = (endpoint.concurrency_min, endpoint.concurrency_max)
     observation = observation_of(seen.samples, revisions, concurrency, settings, now_s)
     observation = replace(observation, budget=_budget(observation, seen))

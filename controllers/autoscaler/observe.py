@@ -16,6 +16,7 @@ from controllers.autoscaler.fleet import Fleet, watch
 from controllers.autoscaler.haproxy import PORT, StatisticsError, read_counters
 from controllers.autoscaler.load import ZERO, Counters, Load, LoadSample, difference, total
 from controllers.autoscaler.settings import Settings
+from controllers.autoscaler.vertical.evidence import Tallies, Tally, next_epoch, tally
 from controllers.autoscaler.view import Endpoint
 from controllers.kube import Object
 from controllers.kube.fields import at
@@ -68,6 +69,7 @@ class Sampler:
         longest_s = max(settings.up_window_s, settings.service_window_s)
         size = int(longest_s / settings.sample_s) + 2
         self._samples: dict[Key, deque[LoadSample]] = defaultdict(lambda: deque(maxlen=size))
+        self._tallies: dict[str, dict[str, Tallies]] = defaultdict(dict)  # by gateway and back end
 
     async def sample(self, gateways: list[Gateway], endpoints: list[Endpoint]) -> None:
         """Asks all gateways, then adds one sample to each endpoint; forgets the endpoints that are gone."""
@@ -106,17 +108,29 @@ class Sampler:
         elapsed_s = reading.at_s - last.at_s if last else 0.0
         if last is None or elapsed_s > _INTERVAL_MAX_S:
             return {name: difference(None, counters, 0.0) for name, counters in reading.counters.items()}
+        self._tally(gateway.uid, last, reading, elapsed_s)
         fresh = Counters(0, 0, {})  # a back end that was not there a moment ago began with nothing
         return {
             name: difference(last.counters.get(name, fresh), counters, elapsed_s)
             for name, counters in reading.counters.items()
         }
 
+    def _tally(self, uid: str, last: Reading, now: Reading, elapsed_s: float) -> None:
+        """Pod by pod; where nothing moved and nothing is in flight, nothing is added."""
+        held = self._tallies[uid]
+        for name, counters in now.counters.items():
+            before = last.counters.get(name)
+            if name not in held or before is None or before.servers != counters.servers or counters.in_flight:
+                held[name] = tally(held.get(name, {}), before, counters, elapsed_s, now.at_s)
+        for name in [name for name in held if name not in now.counters]:
+            del held[name]
+
     def _forget(self, endpoints: set[Key], gateways: set[str]) -> None:
         for key in [key for key in self._samples if key not in endpoints]:
             del self._samples[key]
         for uid in [uid for uid in self._last if uid not in gateways]:
             del self._last[uid]
+            self._tallies.pop(uid, None)
 
     def latest(self, endpoint: Endpoint) -> LoadSample | None:
         samples = self._samples.get(endpoint.key)
@@ -125,6 +139,16 @@ class Sampler:
     def samples(self, endpoint: Endpoint) -> tuple[LoadSample, ...]:
         """What is remembered of the endpoint, oldest first."""
         return tuple(self._samples.get(endpoint.key, ()))
+
+    def tallies(self, endpoint: Endpoint, revision: str) -> Tallies:
+        """Of the revision's pods, since this was asked last."""
+        found: dict[str, Tally] = {}
+        backend = (endpoint.backends or {}).get(revision, "")
+        for held in self._tallies.values():
+            if backend in held:
+                found |= held[backend]
+                held[backend] = next_epoch(held[backend])
+        return found
 
     def arrivals(self, endpoint: Endpoint) -> dict[str, dict[str, int]]:
         """Requests that ever arrived, by gateway (uid) and revision, as last read; what is not known is not there."""

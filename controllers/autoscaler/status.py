@@ -4,13 +4,16 @@ Owns when there is something to say: at once when a decision, a size or a condit
 30 s for the live numbers, and never when nothing differs.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from controllers.autoscaler.core import Decision, Verdict
 from controllers.autoscaler.holds import TYPES, Hold, main
 from controllers.autoscaler.observation import Observation
 from controllers.autoscaler.rules import Reason
 from controllers.autoscaler.settings import Settings
+from controllers.autoscaler.vertical.learner import Advice
 from controllers.kube.fields import condition, items, mapping, seconds, timestamp
 from controllers.kube.resources import Object
 
@@ -37,7 +40,7 @@ class Change:
 @dataclass(frozen=True)
 class Report:
     """All that a cycle has to tell. `unwritten`: revisions whose replicas are not yet what was decided. `holds`: who or
-    what holds the replicas. `observation`: what it rests on."""
+    what holds the replicas. `observation`: what it rests on. `learnt`: the learner's word, by revision."""
 
     verdict: Verdict
     ready: dict[str, int]
@@ -46,6 +49,7 @@ class Report:
     foreign: str | None
     holds: tuple[Hold, ...] = ()
     observation: Observation | None = None
+    learnt: Mapping[str, Advice] = field(default_factory=dict)
 
 
 def detail(change: Change, verdict: Verdict) -> str:
@@ -74,10 +78,17 @@ def status_object(endpoint: Object, report: Report, settings: Settings, now_s: f
     conditions = _conditions(endpoint, report, settings, now)
     weighty = {key: value for key, value in said.items() if key not in _LIVE}
     written = [found for kind in (CONDITION, *TYPES) if (found := condition(endpoint, kind))]
-    same = all(before.get(key) == value for key, value in weighty.items()) and written == conditions
+    same = all(_weight(before.get(key)) == _weight(value) for key, value in weighty.items()) and written == conditions
     if same and (before.get("demand") == said.get("demand") or not _stale(before, settings, now_s)):
         return None
     return {"autoscaler": said, "conditions": conditions}
+
+
+def _weight(value: Any) -> Any:
+    """Without what the learner says by the way."""
+    if not isinstance(value, dict):
+        return value
+    return {name: _weight(each) for name, each in value.items() if name not in ("why", "baselineMs")}
 
 
 def _stale(before: Object, settings: Settings, now_s: float) -> bool:
@@ -129,7 +140,22 @@ def _size(decision: Decision, report: Report) -> Object:
         "target": round(decision.target, 3),
         "desired": decision.desired if written else decision.issued,
         "sized": decision.sized and written,
-    }
+    } | _learnt(report.learnt.get(decision.revision))
+
+
+def _learnt(advice: Advice | None) -> Object:
+    """The knee once it was met, the floor of latency, why the limit is what it is, and who is asked for another."""
+    if advice is None:
+        return {}
+    said: Object = {"why": ": ".join([str(advice.reason), *filter(None, [", ".join(advice.signals)])])}
+    if advice.knee is not None:
+        said["knee"] = round(advice.knee, 1)
+    if advice.baseline_s is not None:
+        said["baselineMs"] = float(f"{1000 * advice.baseline_s:.3g}")
+    if advice.probe is not None and advice.probe.pod is not None:
+        probe = advice.probe
+        said["probe"] = {"pod": probe.pod, "limit": probe.limit, "weight": probe.weight}
+    return said
 
 
 def _record(change: Change, verdict: Verdict, now: str) -> Object:

@@ -2,12 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
-from controllers.autoscaler.vertical.knowledge import from_json, to_json
+from controllers.autoscaler.plain import from_plain, to_plain
+from controllers.autoscaler.vertical.knowledge import Knowledge, settled
 from controllers.autoscaler.vertical.rules import Reason
 from controllers.autoscaler.vertical.signals import UNKNOWN, Signals
 from tests.scenarios.lab.replicas import Fleet
@@ -119,8 +119,7 @@ def test_a_probe_touches_one_pod_and_the_others_keep_their_limit() -> None:
 def test_a_process_that_takes_over_knows_the_knee_at_once() -> None:
     axes = world(16, 64, 2)
     axes.run(900)
-    known = from_json(to_json(axes.knowledge))
-    assert known is not None
-    again = world(16, 64, 5, seed=2, knowledge=replace(known))
+    known = from_plain(Knowledge, to_plain(settled(axes.knowledge)))
+    again = world(16, 64, 5, seed=2, knowledge=known)
     again.run(600)
     assert all(abs(estimate(epoch) / 16 - 1) <= 0.2 for epoch in again.history)

@@ -1,13 +1,15 @@
 """What one epoch teaches, row by row."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
+from controllers.autoscaler.plain import from_plain, to_plain
 from controllers.autoscaler.vertical.baseline import Baseline, taken
 from controllers.autoscaler.vertical.diagnosis import Cause, cause_of
 from controllers.autoscaler.vertical.evidence import Evidence, Point
-from controllers.autoscaler.vertical.knowledge import Key, Knowledge, Probe, from_json, known_or_new, to_json
+from controllers.autoscaler.vertical.knowledge import Knowledge, Probe, settled
 from controllers.autoscaler.vertical.learner import Advice, is_overdue, learn
 from controllers.autoscaler.vertical.rules import ORDER, Reason
 from controllers.autoscaler.vertical.settings import Settings
@@ -346,22 +348,9 @@ def test_a_learner_that_is_not_called_shows_its_age() -> None:
 # What is kept.
 
 
-def test_knowledge_survives_a_checkpoint_and_a_probe_ends_with_its_process() -> None:
+def test_knowledge_is_small_where_it_is_kept_and_a_probe_ends_with_its_process() -> None:
     knowledge = replace(KNOWN, knee=12.5, crest=at(20.0, 0.8), accepted_s=0.4)
-    stored = to_json(replace(knowledge, probe=Probe("a", 25, NOW_S, at(16.0))))
-    assert from_json(stored) == knowledge
-    assert len(str(stored)) < 600
-
-
-@pytest.mark.parametrize("damage", [{"schema": 2}, {"limit": 0}, {"baseline": 7}, {"crest": {"x": 1}}, {"limit": "x"}])
-def test_a_checkpoint_that_cannot_be_read_is_no_knowledge(damage: dict[str, object]) -> None:
-    assert from_json(to_json(replace(KNOWN, crest=at(1.0))) | damage) is None
-
-
-@pytest.mark.parametrize("field", ["endpoint", "model_digest", "accelerator", "resources", "runtime"])
-def test_what_is_known_of_one_machine_is_never_another_ones(field: str) -> None:
-    key = Key("team/wine", "sha256:1", "cpu", "500m/1Gi", "mlflow-3")
-    known = {str(key): replace(KNOWN, knee=12.5)}
-    assert known_or_new(known, key, 64).knee == 12.5
-    other = replace(key, **{field: "other"})
-    assert known_or_new(known, other, 64) == Knowledge(limit=64)
+    kept = settled(replace(knowledge, probe=Probe("a", 25, NOW_S, at(16.0)), unsettled_since_s=NOW_S))
+    assert kept == knowledge
+    assert len(json.dumps(to_plain(kept))) < 700
+    assert from_plain(Knowledge, to_plain(kept)) == knowledge

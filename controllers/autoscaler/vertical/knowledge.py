@@ -4,14 +4,10 @@ Owns the shape and what it is keyed by. Leaves how it changes to `learner`. Its 
 measured (model, hardware, limits, runtime), so a new revision of the same keeps it and another machine starts anew.
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from controllers.autoscaler.vertical.baseline import Baseline
 from controllers.autoscaler.vertical.evidence import Point
-
-SCHEMA = 1
 
 
 @dataclass(frozen=True)
@@ -90,33 +86,6 @@ class Knowledge:
         return None if self.learnt_at_s is None else max(now_s - self.learnt_at_s, 0.0)
 
 
-def known_or_new(known: Mapping[str, Knowledge], key: Key, initial_limit: int) -> Knowledge:
-    """What is known of this very key, else nothing but the runtime's first limit."""
-    return known.get(str(key)) or Knowledge(limit=max(initial_limit, 1))
-
-
 def settled(knowledge: Knowledge) -> Knowledge:
-    """As it is stored: a probe ends with the process that asked."""
+    """As it is kept: a probe ends with the process that asked."""
     return replace(knowledge, probe=None, unsettled_since_s=None)
-
-
-def to_json(knowledge: Knowledge) -> dict[str, Any]:
-    """A plain object without what is None."""
-    stored = asdict(settled(knowledge))
-    return {"schema": SCHEMA} | {name: value for name, value in stored.items() if value is not None}
-
-
-def from_json(stored: Mapping[str, Any]) -> Knowledge | None:
-    """None for another schema or a damaged object: then nothing is known, which is safe."""
-    if stored.get("schema") != SCHEMA:
-        return None
-    fields = {name: value for name, value in stored.items() if name in Knowledge.__dataclass_fields__}
-    try:
-        if "baseline" in fields:
-            fields["baseline"] = Baseline(**fields["baseline"])
-        if "crest" in fields:
-            fields["crest"] = Point(**fields["crest"])
-        found = Knowledge(**fields)
-        return found if found.limit >= 1 else None
-    except (TypeError, AttributeError):
-        return None

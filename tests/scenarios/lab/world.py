@@ -141,8 +141,8 @@ class World:
             self.checkpoints,
             self.journal,
             quotas,
-            monotonic,
-            clock,
+            monotonic=monotonic,
+            wall=clock,
         )
 
     def clock(self) -> float:
