@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
@@ -34,4 +35,4 @@ def test_a_quick_refusal_does_not_make_the_model_look_quick(code: int) -> None:
 def test_a_time_that_grows_by_half_reaches_another_bucket() -> None:
     bounds = [float(bound) for bound in BOUND.findall(Metrics("wine", "1").render().decode())]
     assert (bounds[0], bounds[-1]) == (0.001, 300)
-    assert all(1 < high / low <= 1.501 for low, high in zip(bounds, bounds[1:], strict=False))
+    assert all(1 < high / low <= 1.501 for low, high in itertools.pairwise(bounds))
