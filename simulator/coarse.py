@@ -74,8 +74,8 @@ class _Run:
         self._sum_in_flight += self._active + self._draining
         self._sum_queued += self._queued
 
-    def _slowdown(self, now_s: float) -> float:
-        load = self._active / self._ready if self._ready else 0.0
+    def _slowdown(self, now_s: float, more: int = 0) -> float:
+        load = (self._active + more) / self._ready if self._ready else 0.0
         return self._replica.slowdown(load) * self._scenario.slow_factor(now_s)
 
     def _complete(self, done: int) -> None:
@@ -132,6 +132,8 @@ class _Run:
             self._admit_waiting(index, slow)
 
     def _admit(self, index: int, since: int, attempt: int, count: int, slow: float) -> None:
+        if not self._steady:
+            slow = max(slow, self._slowdown(index * self._bin_s, count))
         done, late = self._in_service.admit(count, (self._objective_bins - index + since) / slow)
         self._active += count - done
         self._meter.completed += done
