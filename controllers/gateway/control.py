@@ -185,12 +185,11 @@ class Control:
         metrics.problems.set(len(shot.problems) + len({revision.endpoint for revision in missing}))
         metrics.key_problems.set(len(self._observation.key_problems))
         metrics.spares.set(len(self._spares.names) - len(assignment.backends))
-        metrics.limit.clear()
-        metrics.ready.clear()
+        counted = {}
         for revision, backend in assignment.backends.items():
             ready = [s for s in live.servers.get(backend, {}).values() if s.mode is wanted_state.Mode.READY]
-            metrics.limit.labels(revision.endpoint, revision.name).set(sum(s.maxconn or 0 for s in ready))
-            metrics.ready.labels(revision.endpoint, revision.name).set(len(ready))
+            counted[revision.endpoint, revision.name] = sum(s.maxconn or 0 for s in ready), len(ready)
+        metrics.count(counted)
 
 
 def _pause(memory: Memory) -> float:

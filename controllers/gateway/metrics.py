@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 
@@ -34,3 +36,15 @@ class Metrics:
         self.applied = gauge("applied_timestamp_seconds", "When HAProxy last was as declared.")
         self.limit = gauge("limit", "Requests in flight that HAProxy grants.", ("endpoint", "revision"))
         self.ready = gauge("ready_servers", "Pods that HAProxy sends requests to.", ("endpoint", "revision"))
+        self._counted: Mapping[tuple[str, str], tuple[int, int]] = {}
+
+    def count(self, counted: Mapping[tuple[str, str], tuple[int, int]]) -> None:
+        """Limit and pods by endpoint and revision. Only what differs is touched: of thousands, few change at once."""
+        for labels in self._counted.keys() - counted.keys():
+            self.limit.remove(*labels)
+            self.ready.remove(*labels)
+        for labels, (limit, ready) in counted.items():
+            if self._counted.get(labels) != (limit, ready):
+                self.limit.labels(*labels).set(limit)
+                self.ready.labels(*labels).set(ready)
+        self._counted = counted

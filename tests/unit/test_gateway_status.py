@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from prometheus_client import generate_latest
 
 from controllers.gateway import files
 from controllers.gateway.assignment import Assignment, Revision
 from controllers.gateway.desired import Live, LiveServer, Mode
+from controllers.gateway.metrics import Metrics
 from controllers.gateway.observed import Declared, Identity, Object, read_endpoint
 from controllers.gateway.publish import LIVE_NUMBERS_S, News, Publisher, stands
 from controllers.gateway.settings import Settings, SettingsError, connections_that_fit, from_environment
@@ -238,3 +240,13 @@ def test_connections_fit_into_the_open_files_that_the_process_may_have(
     wanted: int, files_max: int, expected: int
 ) -> None:
     assert connections_that_fit(wanted, files_max) == expected
+
+
+def test_a_revision_that_went_is_counted_no_more_and_one_that_changed_anew() -> None:
+    metrics = Metrics()
+    metrics.count({("iris", REV): (8, 2), ("iris", NEXT): (4, 1)})
+    metrics.count({("iris", NEXT): (6, 1)})
+    lines = generate_latest(metrics.registry).decode().splitlines()
+    assert [line for line in lines if line.startswith("knobless_gateway_limit{")] == [
+        f'knobless_gateway_limit{{endpoint="iris",revision="{NEXT}"}} 6.0'
+    ]
