@@ -73,9 +73,16 @@ def _detach(log: Path) -> None:
 def _own_limits() -> None:
     """A pod runs under the same limits and file modes whichever shell its node was started from."""
     os.umask(0o022)
-    open_files = int(OPEN_FILES_MAX.read_text())
-    resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, open_files))
-    resource.setrlimit(resource.RLIMIT_NPROC, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    _widen(resource.RLIMIT_NOFILE, int(OPEN_FILES_MAX.read_text()))
+    _widen(resource.RLIMIT_NPROC, resource.RLIM_INFINITY)
+
+
+def _widen(limit: int, wanted: int) -> None:
+    try:
+        resource.setrlimit(limit, (wanted, wanted))
+    except ValueError:  # a container's root that may not: as far as it goes
+        _, hard = resource.getrlimit(limit)
+        resource.setrlimit(limit, (hard, hard))
 
 
 def _await_interface(name: str) -> None:

@@ -171,8 +171,11 @@ def _restart(instance: Instance, wanted: NodeSpecification, files: Mapping[Path,
     _write_private(instance.specification, dump(wanted))
     host_side.make_cgroups(instance)
     process = _launch(instance)
-    host_side.adopt(instance, process)
-    host_side.connect(instance, process)
+    try:
+        host_side.adopt(instance, process)
+        host_side.connect(instance, process)
+    except (OSError, RuntimeError) as error:
+        raise NodeError(f"the node can't be connected: {error}\n{startup.tail(instance, 'init')}") from error
 
 
 def _launch(instance: Instance) -> int:
