@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -89,6 +89,20 @@ class Times:
     def times(self, random: np.random.Generator, bin_s: float) -> Seconds:
         at_s = np.asarray(self.at_s, dtype=float)
         return np.sort(at_s[(at_s >= 0) & (at_s < math.ceil(self.duration_s))])
+
+
+def scaled(load: Load, factor: float) -> Load:
+    """`factor` times as many requests: of times each stands for so many, spread evenly up to the next one's."""
+    if isinstance(load, Rates):
+        return replace(load, values=[value * factor for value in load.values])
+    if not isinstance(load, Times):
+        raise TypeError(type(load).__name__)
+    at_s = sorted(load.at_s)
+    made: list[float] = []
+    for index, (one_s, next_s) in enumerate(zip(at_s, [*at_s[1:], load.duration_s], strict=True)):
+        copies = math.floor((index + 1) * factor + 1e-9) - math.floor(index * factor + 1e-9)
+        made += [one_s + (next_s - one_s) * copy / copies for copy in range(copies)]
+    return Times(made, load.duration_s)
 
 
 def _bins(duration_s: float, bin_s: float) -> int:

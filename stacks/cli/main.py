@@ -12,8 +12,7 @@ import click
 
 from embedded.instance import Instance
 from spec import names
-from stacks.cli import access, bring_up, interruption, pull_secrets, views, workspace
-from stacks.cli.autoscaling import COMMANDS
+from stacks.cli import access, autoscaling, bring_up, interruption, pull_secrets, simulate, views, workspace
 from stacks.cli.console import Console
 from stacks.cli.errors import ExitCode
 from stacks.cli.outcome import command
@@ -202,7 +201,7 @@ def show_env(session: Session) -> None:
         click.echo(f"export {name}={shlex.quote(value)}")
 
 
-for each in COMMANDS:
+for each in (*autoscaling.COMMANDS, *simulate.COMMANDS):
     cli.add_command(each)
 
 
