@@ -52,6 +52,11 @@ def _is_moment(kind: Any) -> bool:
     return get_origin(kind) is Annotated and MOMENT in kind.__metadata__
 
 
+def _moved(at_s: float, shift_s: float) -> float:
+    """-0.0 + 0.0 is 0.0: what does not move stays to the bit."""
+    return at_s + shift_s if shift_s else at_s
+
+
 def _is_union(kind: Any) -> bool:
     return get_origin(kind) in (Union, UnionType)
 
@@ -59,7 +64,7 @@ def _is_union(kind: Any) -> bool:
 @cache
 def _writer(kind: Any) -> Turn:
     if _is_moment(kind):
-        return lambda value, shift_s: None if shift_s is None else value + shift_s
+        return lambda value, shift_s: None if shift_s is None else _moved(value, shift_s)
     if get_origin(kind) is Annotated:
         return _writer(get_args(kind)[0])
     if _is_union(kind):
@@ -94,7 +99,7 @@ def _is_mapping(kind: Any) -> bool:
 @cache
 def _reader(kind: Any) -> Turn:
     if _is_moment(kind):
-        return lambda plain, shift_s: _number(plain) + (shift_s or 0.0)
+        return lambda plain, shift_s: _moved(_number(plain), shift_s or 0.0)
     if get_origin(kind) is Annotated:
         return _reader(get_args(kind)[0])
     if _is_union(kind):
