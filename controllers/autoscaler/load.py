@@ -7,6 +7,7 @@ is `complete=False`; neither is ever a number.
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,10 @@ class Load:
     served_rps: float | None = None
     refused_rps: float | None = None
 
-    @property
+    @cached_property  # asked of every sample in every window of every cycle
     def sane(self) -> bool:
         numbers = (self.in_flight, self.queued, self.arrived_rps, self.served_rps, self.refused_rps)
-        return all(n is None or (math.isfinite(n) and n >= 0) for n in numbers)
+        return all(n is None or 0 <= n < math.inf for n in numbers)
 
 
 @dataclass(frozen=True)
