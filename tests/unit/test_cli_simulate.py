@@ -116,3 +116,21 @@ def test_a_policy_file_that_fails_is_named_with_its_error(tmp_path: Path) -> Non
     (tmp_path / "mine.py").write_text("import nothing_of_that_name\n")
     result = run(*SHORT, "--policy", f"{tmp_path}/mine.py:Ten")
     assert (result.exit_code, "ModuleNotFoundError" in result.output) == (ExitCode.USAGE, True)
+
+
+def test_the_policy_in_the_documentation_runs(tmp_path: Path) -> None:
+    page = Path("docs/simulator.md").read_text()
+    (tmp_path / "mine.py").write_text(page.split("```python\n")[1].split("```")[0])
+    found = told(*SHORT, "--policy", f"{tmp_path}/mine.py:Mine")
+    assert found["policies"][0]["requests"] > 1000  # type: ignore[index]
+
+
+def test_every_shape_and_command_in_the_documentation_can_be_meant() -> None:
+    page = Path("docs/simulator.md").read_text()
+    commands = [
+        line.split("#")[0].split()[3:] for line in page.splitlines() if line.startswith("$ ./knobless simulate")
+    ]
+    assert len(commands) == 4
+    for arguments in commands:
+        shapes = [argument for argument in arguments if argument.endswith((".csv", ".log"))]
+        assert shapes or run(*arguments, "--duration", "200").exit_code == ExitCode.OK
