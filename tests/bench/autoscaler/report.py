@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tests.bench.autoscaler.curves import Read
 from tests.bench.autoscaler.goals import Goal
 from tests.bench.autoscaler.learning import Learnt
 from tests.bench.autoscaler.loads import Traffic
 from tests.bench.autoscaler.steady import Steadied
 from tests.bench.autoscaler.step import Stepped
-from tests.bench.autoscaler.sweep import Compared, summed
+from tests.bench.autoscaler.sweep import Compared, Pair, summed
 
 FAMILIES = ("hpa", "kpa", "databricks", "ray", "dynamo", "static", "prompt", "clairvoyant")
 
@@ -49,7 +48,8 @@ def _traffic(one: Traffic) -> tuple[str, ...]:
 
 
 def equal_cost(cases: Sequence[Compared]) -> str:
-    """Bad % of each at our replica-seconds. `~`: the curve does not reach that cost, its nearest end is shown."""
+    """Bad % of each. `~`: a curve does not reach the cost, its nearest end is shown. `a/b`: the rival can't be had as
+    cheaply, so at its least cost ours has a %."""
     families = [family for family in FAMILIES if any(family in case.bad for case in cases)]
     head = ("traffic", "start-up", "replica-s", "peak", "changes/h", "ours", *families)
     return table(head, (_case(case, families) for case in cases))
@@ -58,17 +58,32 @@ def equal_cost(cases: Sequence[Compared]) -> str:
 def _case(case: Compared, families: Sequence[str]) -> list[str]:
     us = case.ours
     of_us = [f"{us.cost:.0f}", str(us.peak), f"{us.changes_per_hour:.1f}", f"{100 * us.bad / us.requests:.3f}"]
-    of_them = [_share(case.bad.get(family), us.requests) for family in families]
+    of_them = [_shares(case, case.bad.get(family)) for family in families]
     return [case.case[0], f"{case.case[1]:.0f}", *of_us, *of_them]
 
 
-def _share(read: Read | None, requests: float) -> str:
-    return "-" if read is None else f"{'~' if read.beyond else ''}{100 * read.value / requests:.3f}"
+def _shares(case: Compared, pair: Pair | None) -> str:
+    if pair is None:
+        return "-"
+    percent = 100 / case.ours.requests
+    ours = f"{pair.ours * percent:.3f}/" if pair.cost > case.ours.cost else ""
+    return f"{'~' if pair.beyond else ''}{ours}{pair.rival * percent:.3f}"
 
 
 def sums(cases: Sequence[Compared]) -> str:
     """Over the traffic of one kind: bad requests and cost, ours against each rival at equal cost and at equal bad."""
-    head = ("kind", "start-up", "rival", "bad ours", "bad rival", "ours/rival", "cost ours/rival", "worse in", "beyond")
+    head = (
+        "kind",
+        "start-up",
+        "rival",
+        "bad ours",
+        "bad rival",
+        "ours/rival",
+        "worse in",
+        "beyond",
+        "cost ours/rival",
+        "beyond",
+    )
     rows = []
     for bursty in (True, False):
         for start_up_s in dict.fromkeys(case.case[1] for case in cases):
@@ -86,9 +101,10 @@ def _sum(cases: Sequence[Compared], family: str, bursty: bool) -> tuple[str, ...
         f"{total.bad:.0f}",
         f"{total.rival_bad:.0f}",
         f"{total.bad_ratio:.3f}",
-        f"{total.cost_ratio:.3f}",
         f"{total.worse} of {len(cases)}",
         str(total.beyond),
+        f"{total.cost_ratio:.3f}",
+        str(total.cost_beyond),
     )
 
 

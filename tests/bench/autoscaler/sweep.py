@@ -47,14 +47,26 @@ CLOSE = ("ours", "hpa", "kpa")
 
 
 @dataclass(frozen=True)
+class Pair:
+    """Bad requests of both at one cost: that of ours at its default, or the rival's least where that is more.
+
+    `beyond`: one of the two curves does not reach that cost, and its nearest end was taken.
+    """
+
+    cost: float
+    ours: float
+    rival: float
+    beyond: bool
+
+
+@dataclass(frozen=True)
 class Compared:
-    """One case: ours at its default, and each rival's family read at that cost and at that many bad."""
+    """One case: ours at its default; each rival's family beside us at equal cost; its cost at as many bad as ours."""
 
     case: Case
     ours: Point
-    bad: dict[str, Read]
+    bad: dict[str, Pair]
     cost: dict[str, Read]
-    shown: dict[str, Point]
 
     @property
     def bursty(self) -> bool:
@@ -101,26 +113,36 @@ def _case(case: Case, found: dict[tuple[str, float, str], list[Point]], setting:
     for (name, start_up_s, contender), sweep_of in found.items():
         if (name, start_up_s) == case:
             by_family.setdefault(BY_NAME[contender].family, []).extend(sweep_of)
-    us = next(point for point in by_family.pop("ours") if point.setting == setting)
+    curve = by_family.pop("ours")
+    us = next(point for point in curve if point.setting == setting)
     return Compared(
         case=case,
         ours=us,
-        bad={family: bad_at(its, us.cost) for family, its in by_family.items()},
+        bad={family: _pair(us, curve, its) for family, its in by_family.items()},
         cost={family: cost_at(its, us.bad) for family, its in by_family.items()},
-        shown={family: min(its, key=lambda p: abs(p.cost - us.cost)) for family, its in by_family.items()},
     )
+
+
+def _pair(us: Point, curve: Sequence[Point], its: Sequence[Point]) -> Pair:
+    cost = max(us.cost, min(point.cost for point in its))
+    ours, rival = bad_at(curve, cost) if cost > us.cost else Read(us.bad), bad_at(its, cost)
+    return Pair(cost, ours.value, rival.value, ours.beyond or rival.beyond)
 
 
 @dataclass(frozen=True)
 class Sum:
-    """Over cases: ours, a rival's bad at our cost and its cost at our bad; `beyond`: in how many it was not reached."""
+    """Over cases: bad requests of both at equal cost, cost of both at as many bad as ours has by default.
+
+    `beyond`: in how many cases a curve did not reach that far.
+    """
 
     bad: float
-    cost: float
     rival_bad: float
-    rival_cost: float
     beyond: int
     worse: int
+    cost: float
+    rival_cost: float
+    cost_beyond: int
 
     @property
     def bad_ratio(self) -> float:
@@ -134,11 +156,13 @@ class Sum:
 def summed(cases: Sequence[Compared], family: str) -> Sum:
     """`worse`: in how many cases ours had more bad requests, by more than one in 10,000."""
     those = [case for case in cases if family in case.bad]
+    pairs = [case.bad[family] for case in those]
     return Sum(
-        bad=sum(case.ours.bad for case in those),
+        bad=sum(pair.ours for pair in pairs),
+        rival_bad=sum(pair.rival for pair in pairs),
+        beyond=sum(pair.beyond for pair in pairs),
+        worse=sum(case.bad[family].ours > case.bad[family].rival + 1e-4 * case.ours.requests for case in those),
         cost=sum(case.ours.cost for case in those),
-        rival_bad=sum(case.bad[family].value for case in those),
         rival_cost=sum(case.cost[family].value for case in those),
-        beyond=sum(case.bad[family].beyond for case in those),
-        worse=sum(case.ours.bad > case.bad[family].value + 1e-4 * case.ours.requests for case in those),
+        cost_beyond=sum(case.cost[family].beyond for case in those),
     )
