@@ -60,6 +60,12 @@ _EPILOG = (
 )
 @click.option("--attempts", type=click.IntRange(1, 10), default=1, show_default=True, help="How often clients try.")
 @click.option("--lost", type=SHARE, default=0.0, show_default=True, help="Share of samples that are lost.")
+@click.option("--late", type=FROM_ZERO, default=0.0, show_default=True, help="Seconds that samples come too late.")
+@click.option(
+    "--slow", type=(FROM_ZERO, FROM_ZERO, ABOVE_ZERO), multiple=True, help="From, to, times as slow a service."
+)
+@click.option("--rollout", type=FROM_ZERO, multiple=True, help="Second at which a successor starts.")
+@click.option("--restart", type=FROM_ZERO, multiple=True, help="Second at which the controller restarts.")
 @click.option("--endpoint", help="Whose requests of a log.")
 @click.option("--engine", type=_ENGINES, default="auto", show_default=True, help="By request, or by bins of time.")
 @click.option("--json", "as_json", is_flag=True, help="The same, for programs.")
@@ -112,7 +118,7 @@ def _load(text: str, options: dict[str, Any]) -> tuple[Load, Service | None]:
 
 
 def _scenario(load: Load, logged: Service | None, options: dict[str, Any]) -> Scenario:
-    from simulator.scenario import Clients, Metrics, Scenario, Service, StartUp
+    from simulator.scenario import Clients, Metrics, Restart, Scenario, Service, Slow, Span, StartUp
 
     service = logged or Service()
     if options["service"] is not None:
@@ -133,7 +139,10 @@ def _scenario(load: Load, logged: Service | None, options: dict[str, Any]) -> Sc
         objective_s=options["objective"] or 5 * service.mean_s,
         warm_up_s=options["warm_up"],
         clients=Clients(options["attempts"]),
-        metrics=Metrics(options["lost"]),
+        metrics=Metrics(options["lost"], late_s=options["late"]),
+        slow=tuple(Slow(Span(from_s, to_s), factor) for from_s, to_s, factor in options["slow"]),
+        rollouts_s=options["rollout"],
+        restarts=tuple(Restart(at_s) for at_s in options["restart"]),
     )
 
 

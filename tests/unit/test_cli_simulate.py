@@ -84,6 +84,14 @@ def test_a_trace_is_scaled_and_a_log_brings_its_service_time(tmp_path: Path) -> 
     assert told(str(log), "--warm-up", "0")["service_s"] == pytest.approx(0.04)
 
 
+def test_what_goes_wrong_is_simulated_when_asked_for() -> None:
+    calm = told(*SHORT, "--policy", "static=1")["policies"][0]  # type: ignore[index]
+    slow = told(*SHORT, "--policy", "static=1", "--slow", "40", "60", "6")["policies"][0]  # type: ignore[index]
+    rolled = told(*SHORT, "--policy", "static=1", "--rollout", "50", "--restart", "60")["policies"][0]  # type: ignore[index]
+    assert slow["late"] > calm["late"] + 100
+    assert rolled["replica_seconds"] > calm["replica_seconds"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
