@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from controllers.autoscaler.load import LoadSample
 from controllers.autoscaler.observation import Revision, Role
 from controllers.autoscaler.vertical.baseline import Baseline
-from controllers.autoscaler.vertical.evidence import Tallies, evidence_of
+from controllers.autoscaler.vertical.evidence import Evidence, Tallies, evidence_of
 from controllers.autoscaler.vertical.knowledge import Key, Knowledge, settled
 from controllers.autoscaler.vertical.learner import Advice, learn
 from controllers.autoscaler.vertical.settings import Settings
@@ -25,12 +25,31 @@ _MOVING = ("Starting", "Ready", "Draining")
 
 
 @dataclass(frozen=True)
+class Lesson:
+    """One epoch: all that it rests on, and what came of it; learning once more from the first gives the second."""
+
+    revision: str
+    before: Knowledge
+    evidence: Evidence
+    settings: Settings
+    wall_s: float
+    after: Knowledge
+    advice: Advice
+
+    @property
+    def is_change(self) -> bool:
+        """Whether the limit moved, or one pod is asked for another."""
+        return (self.before.limit, self.before.probe) != (self.after.limit, self.after.probe)
+
+
+@dataclass(frozen=True)
 class Learnt:
-    """`knowledge` by key, `advice` by revision, last given; `due_at_s` on the decisions' clock."""
+    """`knowledge` by key, `advice` by revision, last given; `due_at_s` on the decisions' clock; the last `lesson`."""
 
     knowledge: Mapping[str, Knowledge] = field(default_factory=dict)
     advice: Mapping[str, Advice] = field(default_factory=dict)
     due_at_s: float = 0.0
+    lesson: Lesson | None = None
 
 
 @dataclass(frozen=True)
@@ -128,7 +147,7 @@ def learnt_from(
     main = next((revision for revision in revisions if revision.role is Role.TRAFFIC), None)
     deployment = next((d for d in deployments if main is not None and key_of(d)[1] == main.name), None)
     if main is None or deployment is None:
-        return replace(learnt, advice={}, due_at_s=due_at_s)
+        return replace(learnt, advice={}, due_at_s=due_at_s, lesson=None)
     now = known(learnt, endpoint, deployments)[main.name]
     evidence = evidence_of(
         epoch.samples,
@@ -144,7 +163,8 @@ def learnt_from(
     )
     knowledge, advice = learn(now, evidence, settings, epoch.wall_s)
     kept = {**learnt.knowledge, str(key(endpoint, deployment)): knowledge}
-    return Learnt(kept, {main.name: advice}, due_at_s)
+    lesson = Lesson(main.name, now, evidence, settings, epoch.wall_s, knowledge, advice)
+    return Learnt(kept, {main.name: advice}, due_at_s, lesson)
 
 
 def _unsettled(endpoint: Endpoint, main: Revision) -> str | None:

@@ -16,7 +16,7 @@ from controllers.autoscaler.act import Scaler
 from controllers.autoscaler.checkpoint import Checkpoint, Name
 from controllers.autoscaler.checkpoints import Checkpoints
 from controllers.autoscaler.core import Verdict
-from controllers.autoscaler.cycle import Inputs, Remembered, Turn, cycle
+from controllers.autoscaler.cycle import Inputs, Remembered, cycle
 from controllers.autoscaler.gap import BRIDGE_MAX_S, bridged, mean_rps
 from controllers.autoscaler.holds import holds
 from controllers.autoscaler.inputs import Seen, inputs_of
@@ -24,7 +24,7 @@ from controllers.autoscaler.journal import Journal
 from controllers.autoscaler.learning import Epoch, Learnt, followed, learnt_from, limits, to_keep
 from controllers.autoscaler.observation import Role
 from controllers.autoscaler.observe import Sampler, gateways_of
-from controllers.autoscaler.record import Kind, Record, line_of
+from controllers.autoscaler.recorder import Recorder
 from controllers.autoscaler.roster import Roster
 from controllers.autoscaler.settings import Settings
 from controllers.autoscaler.status import Change, Report, status_object
@@ -42,7 +42,6 @@ log = logging.getLogger(__name__)
 _FOREIGN_SHOWN_S = 60.0
 _RETRY_MAX_S = 60.0
 _AT_ONCE = 16
-_SNAPSHOT_S = 600.0
 _TAKEOVER_S = 2.0
 _LEARNER = Learner()
 
@@ -56,7 +55,6 @@ class Memory:
     before: Checkpoint | None = None
     started: frozenset[str] = frozenset()
     learnt: Learnt = field(default_factory=Learnt)
-    recorded_at_s: float = float("-inf")
     asked: dict[str, int] = field(default_factory=dict)
     due_at_s: float = 0.0
     fingerprint: object = None
@@ -88,8 +86,9 @@ class Autoscaler:
     ) -> None:
         self._stores, self._gateways, self._writer, self._lease = stores, gateways, writer, lease
         self._scaler, self._metrics, self._settings, self._sampler = scaler, metrics, settings, sampler
-        self._checkpoints, self._journal, self._quotas, self._signals = checkpoints, journal, quotas, signals
+        self._checkpoints, self._quotas, self._signals = checkpoints, quotas, signals
         self._monotonic, self._wall = monotonic, wall
+        self._recorder = Recorder(journal, monotonic, wall)
         checkpoints.now = self.checkpoints
         self._roster = Roster()
         self._current: list[tuple[Endpoint, Object]] = []
@@ -203,7 +202,7 @@ class Autoscaler:
             return
         self._learn(memory, seen, inputs, now_s)
         changes, unwritten = await self._scaler.scale(endpoint, seen.deployments, turn.verdict)
-        self._record(memory, endpoint, Kind.CHANGE if changes else Kind.SNAPSHOT, (remembered, inputs, turn))
+        self._recorder.decided(endpoint, bool(changes), remembered, inputs, turn)
         self._remember_asked(memory, endpoint, turn.verdict, unwritten)
         self._note_foreign(memory, changes, now_s)
         report = Report(
@@ -240,6 +239,7 @@ class Autoscaler:
             epoch = Epoch(now_s, self._wall(), seen.samples, tallies, self._signals)
             revisions = inputs.observation.revisions
             memory.learnt = learnt_from(memory.learnt, seen.endpoint, seen.deployments, revisions, epoch, _LEARNER)
+            self._recorder.taught(seen.endpoint, memory.learnt.lesson)
 
     def _bridged(self, memory: Memory, endpoint: Endpoint, now_s: float) -> Remembered:
         """What is remembered, over the gap since the process before this one where the gateways' counters tell it."""
@@ -251,15 +251,6 @@ class Autoscaler:
         if rps is not None or elapsed_s > BRIDGE_MAX_S:
             memory.before = None
         return bridged(memory.remembered, rps, self._settings, now_s)
-
-    def _record(self, memory: Memory, endpoint: Endpoint, kind: Kind, decided: tuple[Remembered, Inputs, Turn]) -> None:
-        """Every change, and now and then what did not change."""
-        now_s = self._monotonic()
-        if self._journal is None or (kind is Kind.SNAPSHOT and now_s - memory.recorded_at_s < _SNAPSHOT_S):
-            return
-        memory.recorded_at_s = now_s
-        record = Record(self._wall(), endpoint.namespace, endpoint.name, endpoint.uid, kind, *decided)
-        self._journal.put(line_of(record))
 
     def _remember_asked(self, memory: Memory, endpoint: Endpoint, verdict: Verdict, unwritten: set[str]) -> None:
         """Also across a deleted Deployment, of which the status says nothing: its successor gets its size at once."""
@@ -298,6 +289,7 @@ class Autoscaler:
             self._metrics.demand.labels(*labels).set(verdict.demand.requests)
 
     def _forget(self, keys: set[tuple[str, str, str]]) -> None:
+        self._recorder.forget(keys)
         living = {(namespace, name) for namespace, name, _ in keys}
         for key in [key for key in self._memories if key not in keys]:
             del self._memories[key]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from controllers.autoscaler.control import Control, Mode, control_text
-from controllers.autoscaler.record import Kind, difference, parse_line
+from controllers.autoscaler.record import Kind, Record, difference, parse_line
 from controllers.kube import CONFIG_MAPS, RESOURCE_QUOTAS
 from spec import names
 from tests.scenarios.lab.world import ENDPOINT, NAMESPACE, World, endpoint_object
@@ -210,7 +210,7 @@ async def test_every_change_is_recorded_and_all_records_decide_the_same_again() 
     await at(world, 160)
     records = [parse_line(line) for line in world.journal.lines]
     assert [difference(record) for record in records] == [None] * len(records)
-    changes = [record for record in records if record.kind is Kind.CHANGE]
+    changes = [record for record in records if isinstance(record, Record) and record.kind is Kind.CHANGE]
     decided = [d["to"] for d in world.status()["autoscaler"]["decisions"]]
     assert [r.turn.verdict.decisions[0].desired for r in changes] == decided[::-1]
     assert any(record.kind is Kind.SNAPSHOT for record in records)

@@ -10,11 +10,18 @@ from controllers.autoscaler.circuit import Circuit, Phase
 from controllers.autoscaler.control import Control, Mode
 from controllers.autoscaler.cycle import Inputs, Remembered, Turn, cycle
 from controllers.autoscaler.holds import Hold, holds
+from controllers.autoscaler.learning import Lesson
 from controllers.autoscaler.load import Load, LoadSample
 from controllers.autoscaler.observation import Revision, Role, observation_of
 from controllers.autoscaler.plain import Unreadable
-from controllers.autoscaler.record import Kind, Record, difference, line_of, parse_line
+from controllers.autoscaler.record import Kind, LimitRecord, Record, difference, line_of, parse_line
 from controllers.autoscaler.settings import Settings
+from controllers.autoscaler.vertical.baseline import Baseline
+from controllers.autoscaler.vertical.evidence import Evidence, Point
+from controllers.autoscaler.vertical.knowledge import Knowledge
+from controllers.autoscaler.vertical.learner import learn
+from controllers.autoscaler.vertical.settings import Settings as Learner
+from controllers.autoscaler.vertical.signals import Signals
 
 SETTINGS = Settings()
 
@@ -120,6 +127,27 @@ def test_a_hold_that_cannot_be_read_is_ignored_and_told() -> None:
     ]
 
 
+def lesson() -> LimitRecord:
+    """A replica under stress: its limit is cut."""
+    learner = Learner()
+    before = Knowledge(limit=20, baseline=Baseline(0.1, 10, 0.1, 1.7e9))
+    evidence = Evidence(20, 3, 30.0, 30.0, 1 / 3, Point(19.0, 0.4, 3000.0), signals=Signals(cpu=1.0, memory=0.99))
+    after, advice = learn(before, evidence, learner, 1.7e9 + 0.1)
+    taught = Lesson("iris-a", before, evidence, learner, 1.7e9 + 0.1, after, advice)
+    return LimitRecord(1.7e9, "team-alpha", "iris", "u1", Kind.LIMIT, taught)
+
+
+def test_a_lesson_that_moves_the_limit_is_a_change() -> None:
+    assert lesson().lesson.is_change
+    assert not replace(lesson().lesson, after=lesson().lesson.before).is_change
+
+
+def test_a_lesson_that_would_come_out_otherwise_tells_where() -> None:
+    plain = json.loads(line_of(lesson()))
+    plain["lesson"]["advice"]["limit"] = 99
+    assert str(difference(parse_line(json.dumps(plain)))).startswith("advice.limit: ")
+
+
 def record(given: Inputs, remembered: Remembered | None = None) -> Record:
     before = remembered or Remembered()
     _, made = cycle(before, given)
@@ -136,8 +164,8 @@ EVERY_KIND = [
 ]
 
 
-@pytest.mark.parametrize("made", EVERY_KIND)
-def test_a_record_is_one_line_that_is_read_as_the_same_and_decides_the_same(made: Record) -> None:
+@pytest.mark.parametrize("made", [*EVERY_KIND, lesson()])
+def test_a_record_is_one_line_that_is_read_as_the_same_and_decides_the_same(made: Record | LimitRecord) -> None:
     line = line_of(made)
     assert "\n" not in line
     assert parse_line(line) == made
