@@ -72,8 +72,10 @@ def _curves(asked: argparse.Namespace, found: dict[str, Any]) -> Iterator[goals.
     rows = sweep(plan, _progress)
     cases = compared(rows)
     found["curves"] = [
-        {**asdict(row.job), **{k: v for k, v in asdict(row).items() if k not in ("job", "took_s")}} for row in rows
+        {**asdict(row.job), **{k: v for k, v in asdict(row).items() if k not in ("job", "cpu_s")}} for row in rows
     ]
+    found["curves_cpu_s"] = round(sum(row.cpu_s for row in rows), 1)
+    print(f"{len(rows)} runs, {found['curves_cpu_s']} s of CPU")
     _print("Traffic", report.traffics(map(traffic, names)))
     if not cases:
         return

@@ -59,7 +59,7 @@ def _static(traffic: Traffic, start_up_s: float, setting: float) -> NewPolicy:
 
 
 CONTENDERS = (
-    Contender("ours", "ours", (0.4, 0.6, 0.7, DEFAULT, 0.9), _ours),
+    Contender("ours", "ours", (0.4, 0.6, DEFAULT, 0.9), _ours),
     Contender("hpa", "hpa", SWEEP, lambda t, s, u: lambda: Hpa(u)),
     Contender("hpa-queue", "hpa", SWEEP, lambda t, s, u: lambda: Hpa(u, queue=_bounded(t, s))),
     Contender("hpa-plain", "hpa", SWEEP, lambda t, s, u: lambda: Hpa(u, behavior=False)),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import mean
 
 from tests.bench.autoscaler.learning import DEPENDENCY, MIS_SET, Learnt
+from tests.bench.autoscaler.loads import Kind
 from tests.bench.autoscaler.steady import Steadied
 from tests.bench.autoscaler.step import Stepped
 from tests.bench.autoscaler.sweep import Compared, summed
@@ -44,27 +45,24 @@ class Goal:
 
 
 def of_curves(cases: Sequence[Compared]) -> Iterator[Goal]:
+    """The goals for bursty traffic over all of it, then over each of its two kinds."""
     for start_up_s in dict.fromkeys(case.case[1] for case in cases):
-        bursty = [case for case in cases if case.case[1] == start_up_s and case.bursty]
-        smooth = [case for case in cases if case.case[1] == start_up_s and not case.bursty]
-        yield from _bursty(bursty, start_up_s)
+        those = [case for case in cases if case.case[1] == start_up_s]
+        smooth, bursty, surge = ([case for case in those if case.kind is kind] for kind in Kind)
+        yield from _bursty(bursty + surge, f"bursty and surges, {start_up_s:.0f} s", AGAINST_BURSTY.get(start_up_s))
+        yield from _bursty(bursty, f"bursty alone, {start_up_s:.0f} s", AGAINST_BURSTY.get(start_up_s))
         yield from _smooth(smooth, start_up_s)
 
 
-def _bursty(cases: Sequence[Compared], start_up_s: float) -> Iterator[Goal]:
-    for rival in ("hpa", "kpa"):
+def _bursty(cases: Sequence[Compared], of: str, most: float | None) -> Iterator[Goal]:
+    """`prompt` stands beside: what no policy avoids that waits for the load to come and holds no spare replicas."""
+    least = summed(cases, "prompt").rival_bad
+    for rival, name, goal in (("hpa", "HPA", most), ("kpa", "KPA", most), ("static", "the best constant fleet", 1.0)):
         total = summed(cases, rival)
-        if start_up_s in AGAINST_BURSTY and total.rival_bad:
-            text = f"bursty, {start_up_s:.0f} s: bad requests over {rival}'s at equal cost"
+        if goal is not None and total.rival_bad:
             note = f"{total.bad:.0f} / {total.rival_bad:.0f}; worse in {total.worse} of {len(cases)}"
-            yield Goal(text, total.bad_ratio, AGAINST_BURSTY[start_up_s], note)
-    total = summed(cases, "static")
-    if total.rival_bad:
-        text = f"bursty, {start_up_s:.0f} s: bad requests over the best constant fleet's of that cost"
-        note = f"{total.bad:.0f} / {total.rival_bad:.0f}; worse in {total.worse} of {len(cases)}"
-        if least := summed(cases, "prompt").rival_bad:
-            note += f"; {least:.0f} without any delay but the start-up"
-        yield Goal(text, total.bad_ratio, 1.0, note)
+            note += f"; prompt {least:.0f}" if least else ""
+            yield Goal(f"{of}: bad requests over those of {name} at equal cost", total.bad_ratio, goal, note)
 
 
 def _smooth(cases: Sequence[Compared], start_up_s: float) -> Iterator[Goal]:

@@ -1,8 +1,8 @@
 """The traffic of the benchmark: public traces and shapes, each with the model that it is served by.
 
 Owns scale, service time and burstiness of each, chosen once so that peaks need 8 to 30 replicas, and the rule that
-calls one bursty. Rates by minute or longer are held within their step and expanded to requests by the second with the
-coefficient of variation stated (1: Poisson).
+tells smooth, bursty (what comes came before) and a surge (it never did). Rates by minute or longer are held within
+their step and expanded to requests by the second with the coefficient of variation stated (1: Poisson).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import io
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
@@ -28,7 +29,13 @@ WARM_UP_S = 600.0
 OBJECTIVE_SERVICES = 2.5
 SERVICE_CV = 0.3
 MAX_OVER_PEAK = 3
-BURSTY = 1.4
+BURSTY, SURGE, MEMORY_S = 1.4, 1.3, 1800
+
+
+class Kind(StrEnum):
+    SMOOTH = "smooth"
+    BURSTY = "bursty"
+    SURGE = "surge"
 
 
 @dataclass(frozen=True)
@@ -60,13 +67,24 @@ class Traffic:
     @property
     def growth(self) -> float:
         """The largest growth of the replicas needed within a minute after the warm-up, by means over 20 s."""
-        rates = np.convolve(self.rates_rps, np.full(20, 0.05), mode="valid")
-        need = np.maximum(rates * self.service_s / (UTILIZATION * self.slots), 1.0)[int(WARM_UP_S) :]
-        return float(max(need[60:] / need[:-60], default=1.0))
+        return max(after / before for before, after in self._minutes()[1])
 
     @property
-    def bursty(self) -> bool:
-        return self.growth >= BURSTY
+    def kind(self) -> Kind:
+        """A surge's largest growth leads beyond all that the half hour before has seen."""
+        need, pairs = self._minutes()
+        at = max(range(len(pairs)), key=lambda i: pairs[i][1] / pairs[i][0])
+        if pairs[at][1] / pairs[at][0] < BURSTY:
+            return Kind.SMOOTH
+        begin = at + int(WARM_UP_S)
+        known = max(need[max(begin - MEMORY_S, 0) : begin + 1])
+        return Kind.SURGE if pairs[at][1] > SURGE * known else Kind.BURSTY
+
+    def _minutes(self) -> tuple[list[float], list[tuple[float, float]]]:
+        """Replicas needed by second, and those of each second after the warm-up with those a minute later."""
+        rates = np.convolve(self.rates_rps, np.full(20, 0.05), mode="valid")
+        need = [max(float(rate) * self.service_s / (UTILIZATION * self.slots), 1.0) for rate in rates]
+        return need, list(zip(need[int(WARM_UP_S) : -60], need[int(WARM_UP_S) + 60 :], strict=True))
 
     def scenario(self, start_up_s: float) -> Scenario:
         peak = max(self.needed)
@@ -113,6 +131,22 @@ def _flash(base: float, peak: float, at_s: tuple[int, ...], fade_s: float, durat
     return Rates([base + crowd for crowd in crowds])
 
 
+def _bursts(base: float, peak: float, pause_s: float, duration_s: int) -> Rates:
+    """Bursts of 15 to 60 s at times that no clock knows, with `pause_s` between them in the mean."""
+    random, rates, at = np.random.default_rng(1998), [base] * duration_s, 0
+    while (at := at + int(random.exponential(pause_s))) < duration_s:
+        length = int(random.integers(15, 61))
+        rates[at : at + length] = [peak] * len(rates[at : at + length])
+        at += length
+    return Rates(rates)
+
+
+def _gamma(mean: float, cv: float, block_s: int, duration_s: int) -> Rates:
+    """A rate that is drawn anew for each block: as load of few large clients is."""
+    drawn = np.random.default_rng(1998).gamma(1 / cv**2, mean * cv**2, duration_s // block_s)
+    return Rates(list(map(float, drawn)), block_s)
+
+
 # How each is loaded: file, factor on its rate, burstiness, minutes; then the model: service time, slots.
 _MADE: dict[str, Callable[[], tuple[Load, float, int]]] = {
     "azure-llm": lambda: (Times([row[0] for row in _column("azure_llm_2023_conv_times.csv.gz")]), 4.0, 4),
@@ -125,6 +159,8 @@ _MADE: dict[str, Callable[[], tuple[Load, float, int]]] = {
     "worldcup-calm": lambda: (_rates("worldcup98_calm_1min.csv", 0.5, 1.0, (0, 70)), 0.5, 8),
     "servegen-mid": lambda: (_joined("servegen_m_mid_10min.csv", 0.01, 2.0, 100), 4.0, 8),
     "servegen-small": lambda: (_joined("servegen_m_small_10min.csv", 0.01, 2.0, 70), 4.0, 8),
+    "bursts": lambda: (_bursts(40.0, 200.0, 240.0, 4800), 0.5, 8),
+    "gamma": lambda: (_gamma(70.0, 0.7, 20, 4200), 0.5, 8),
     "sine": lambda: (_sine(40.0, 240.0, 1200.0, 4200), 0.5, 8),
     "flash": lambda: (_flash(30.0, 240.0, (1000, 2300), 120.0, 3900), 0.5, 8),
 }

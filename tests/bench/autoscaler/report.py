@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from tests.bench.autoscaler.goals import Goal
 from tests.bench.autoscaler.learning import Learnt
-from tests.bench.autoscaler.loads import Traffic
+from tests.bench.autoscaler.loads import Kind, Traffic
 from tests.bench.autoscaler.steady import Steadied
 from tests.bench.autoscaler.step import Stepped
 from tests.bench.autoscaler.sweep import Compared, Pair, summed
@@ -36,7 +36,7 @@ def _traffic(one: Traffic) -> tuple[str, ...]:
     need = one.needed
     return (
         one.name,
-        "bursty" if one.bursty else "smooth",
+        one.kind,
         f"{one.growth:.2f}",
         f"{one.service_s:g}",
         str(one.slots),
@@ -85,17 +85,17 @@ def sums(cases: Sequence[Compared]) -> str:
         "beyond",
     )
     rows = []
-    for bursty in (True, False):
+    for kind in Kind:
         for start_up_s in dict.fromkeys(case.case[1] for case in cases):
-            those = [case for case in cases if case.bursty is bursty and case.case[1] == start_up_s]
-            rows += [_sum(those, family, bursty) for family in FAMILIES if any(family in case.bad for case in those)]
+            those = [case for case in cases if case.kind is kind and case.case[1] == start_up_s]
+            rows += [_sum(those, family) for family in FAMILIES if any(family in case.bad for case in those)]
     return table(head, rows)
 
 
-def _sum(cases: Sequence[Compared], family: str, bursty: bool) -> tuple[str, ...]:
+def _sum(cases: Sequence[Compared], family: str) -> tuple[str, ...]:
     total = summed(cases, family)
     return (
-        "bursty" if bursty else "smooth",
+        cases[0].kind,
         f"{cases[0].case[1]:.0f}",
         family,
         f"{total.bad:.0f}",

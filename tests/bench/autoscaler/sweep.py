@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tests.bench.autoscaler.contenders import BY_NAME, DEFAULT
 from tests.bench.autoscaler.curves import Point, Read, bad_at, cost_at
-from tests.bench.autoscaler.loads import WARM_UP_S, traffic
+from tests.bench.autoscaler.loads import WARM_UP_S, Kind, traffic
 from tests.bench.autoscaler.runs import Job, Row, in_processes, points, run
 
 Case = tuple[str, float]  # traffic, start-up
@@ -69,8 +69,8 @@ class Compared:
     cost: dict[str, Read]
 
     @property
-    def bursty(self) -> bool:
-        return traffic(self.case[0]).bursty
+    def kind(self) -> Kind:
+        return traffic(self.case[0]).kind
 
 
 def sweep(plan: Plan, told: Callable[[int, int], None]) -> list[Row]:
@@ -96,9 +96,9 @@ def _constant(rows: Iterable[Row], plan: Plan) -> list[Job]:
 
 
 def _around(replicas: float) -> tuple[int, ...]:
-    """7.4 -> 5, 6, 7, 8, 9."""
+    """7.4 -> 5, 7, 8, 10."""
     low = max(math.floor(replicas), 1)
-    return tuple(range(max(low - 2, 1), low + 3))
+    return tuple(sorted({max(low - 2, 1), low, low + 1, low + 3}))
 
 
 def compared(rows: Iterable[Row], setting: float = DEFAULT) -> list[Compared]:
