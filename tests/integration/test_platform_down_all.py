@@ -20,7 +20,7 @@ from embedded.instance import Instance, choose_index, registered
 from tests.platform_lab.command import HOME
 from tests.platform_lab.life import Life, left_behind, of_home
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 LINKED: Final = ("tools", "envs")
 BLOBS: Final = "registry/docker/registry/v2/blobs"
