@@ -1,64 +1,72 @@
 """`make down-all`: nothing of a home stays, and nothing of anybody else's goes.
 
-The home is this test's own. Programs and environments are links to what the machine has; of images and the registry,
-only what is never written again is shared, and by hard links.
+The home is this test's own; its programs and environments are links to what the machine has. A node with a pod stands
+for the platform: what the command line makes besides are files below the home.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 import embedded
+from embedded import pause
 from embedded.instance import Instance, choose_index, registered
+from stacks.cli import workspace
 from tests.platform_lab.command import HOME
 from tests.platform_lab.life import Life, left_behind, of_home
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 LINKED: Final = ("tools", "envs")
-BLOBS: Final = "registry/docker/registry/v2/blobs"
-WRITTEN_ONCE: Final = ("images/storage/overlay", BLOBS)
-COPIED: Final = ("images", "registry")
 THEIRS: Final = "notes.txt"
 
 
-def filled(home: Path) -> None:
-    """Everything that a first `make up` would build, and the address slices that are in use."""
+def linked(home: Path) -> None:
+    """What a first `make up` would build, and the address slices that are in use."""
     for name in LINKED:
         (home / name).symlink_to(HOME / name)
-    for name in WRITTEN_ONCE:
-        (home / name).parent.mkdir(parents=True, exist_ok=True)
-        copy("--link", str(HOME / name), str(home / name))
-    for name in COPIED:
-        copy("--no-clobber", f"{HOME / name}/.", str(home / name))
     for name, index in registered(HOME).items():
         (home / "nodes" / name).mkdir(parents=True)
         (home / "nodes" / name / "index").write_text(f"{index}\n")
 
 
-def copy(*arguments: str) -> None:
-    """What another run takes away meanwhile is none of the finished images."""
-    subprocess.run(("cp", "--archive", *arguments), check=False, capture_output=True)
-
-
 def lasting(home: Path) -> set[str]:
-    """What no run takes away: programs, environments and blobs, with the sizes of files."""
-    files = [path for name in (*LINKED, BLOBS) for path in (home / name).glob("*/*")]
+    """What no run takes away: programs and environments, with the sizes of files."""
+    files = [path for name in LINKED for path in (home / name).glob("*/*")]
     return {f"{path.relative_to(home)} {path.stat().st_size if path.is_file() else ''}" for path in files}
+
+
+def start(instance: Instance) -> None:
+    """A node with MLflow, and a pod on it."""
+    tools = Path(str(shutil.which("kube-apiserver"))).parent
+    embedded.up(instance, tools, instance.home / "envs" / "mlflow" / "bin" / "python")
+    spec = {"containers": [{"name": "main", "image": pause.reference(instance)}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"}, "spec": spec}
+    kubectl(instance, "apply", "-f", "-", stdin=json.dumps(pod))
+    kubectl(instance, "wait", "--for=condition=Ready", "pod/one", "--timeout=120s")
+
+
+def kubectl(instance: Instance, *arguments: str, stdin: str = "") -> str:
+    argv = ("kubectl", f"--kubeconfig={instance.kubeconfig}", *arguments)
+    done = subprocess.run(argv, input=stdin, capture_output=True, text=True, timeout=150, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.fixture
 def life(clone: Path) -> Iterator[Life]:
     one = Life(clone, "leaving", Path(tempfile.mkdtemp(prefix="kn-", dir=HOME.parent)))
     one.begins()
-    filled(one.home)
+    linked(one.home)
     yield one
     if one.home.exists():
         one.knobless("down")
@@ -68,7 +76,8 @@ def life(clone: Path) -> Iterator[Life]:
 @pytest.fixture
 def neighbour(life: Life) -> Iterator[Instance]:
     """Another instance of the same home, where one is to be started."""
-    found = Instance("staying", life.home, choose_index("staying", {**registered(life.home), **registered(HOME)}))
+    index = choose_index("staying", {**registered(HOME), life.name: life.instance.index})
+    found = replace(life.instance, name="staying", index=index)
     yield found
     embedded.down(found)
 
@@ -77,16 +86,15 @@ def test_down_all_leaves_nothing_of_its_home_and_takes_nothing_of_anybody_elses(
     life: Life, neighbour: Instance
 ) -> None:
     others = lasting(HOME)
-    assert "HTTP 200" in life.make("up").out
-    tools = shutil.which("kube-apiserver")
-    assert tools is not None
-    embedded.up(neighbour, Path(tools).parent)
+    for name in workspace.FOLDERS - {"envs"}:
+        (life.home / name).mkdir()
+    start(life.instance)
+    start(neighbour)
 
     refused = life.try_make("down-all")
     assert refused.code != 0
     assert "instance staying runs; end it first" in refused.err
-    status = embedded.status(neighbour)
-    assert status is not None and status.all_ready
+    assert kubectl(neighbour, "get", "pod", "one", "--output=jsonpath={.status.phase}") == "Running"
 
     embedded.down(neighbour)
     (life.home / THEIRS).write_text("a person's own")

@@ -20,8 +20,8 @@ from typing import Any, Final
 import pytest
 
 from embedded import host_side
-from embedded.instance import registered
-from stacks.cli import interruption, orphans
+from embedded.instance import FOLDERS, registered
+from stacks.cli import interruption, orphans, workspace
 from tests.platform_lab.command import HOME, Said, must, wait_until
 from tests.platform_lab.life import Life, cloned, left_behind, of_session, plain_python
 
@@ -285,6 +285,7 @@ def test_down_leaves_nothing_but_what_it_says_that_it_keeps(life: Life, first_up
     assert not (life.cluster_dir).exists()
     assert list((life.clone / ".pulumi-config").iterdir()) == []
     assert life.knobless("status").code == 6
+    assert {path.name for path in HOME.iterdir()} <= FOLDERS | workspace.FOLDERS  # what down-all takes away
 
 
 def of_clone(life: Life) -> list[str]:
