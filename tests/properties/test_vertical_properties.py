@@ -83,7 +83,7 @@ def test_limit_and_probe_are_inside_minimum_and_maximum(knowledge: Knowledge, ev
     most = max(evidence.concurrency_max, 1)
     _, advice = learn(knowledge, evidence, bounds, NOW_S)
     assert min(least, most) <= advice.limit <= most
-    if advice.probe is not None and advice.probe != knowledge.probe:
+    if advice.probe is not None:
         assert min(least, most) <= advice.probe.limit <= most
 
 

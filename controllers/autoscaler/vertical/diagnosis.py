@@ -145,7 +145,7 @@ def _explained(found: Finding, knowledge: Knowledge, evidence: Evidence, setting
     probe = knowledge.probe
     if probe is not None and now_s >= probe.until_s - settings.epoch_s / 2:
         return _probed(found, probe, knowledge, evidence, settings)
-    if knowledge.crest is not None and found.point is not None:
+    if knowledge.crest is not None and found.point is not None and found.view in (View.HOLDS, View.IDLE):
         return _compared(found, knowledge.crest, found.point, knowledge.floor_s, _SHOWN_OVERLOADED)
     if found.view is View.OVERLOADED and found.hot and found.ratio is not None and found.point is not None:
         return replace(found, cause=Cause.OWN, shown_at=found.point)

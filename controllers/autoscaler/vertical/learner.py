@@ -16,6 +16,8 @@ from controllers.autoscaler.vertical.rules import Reason, Situation, merge, shor
 from controllers.autoscaler.vertical.settings import Settings
 from controllers.autoscaler.vertical.thresholds import sane
 
+# So much of an epoch is all of it.
+_THROUGHOUT = 0.9
 # So well must a latency below the baseline be known that moves it.
 _SURE = 0.05
 # Latency beside the knee is taken for no lower than this share of the known floor: what is less is noise.
@@ -49,7 +51,7 @@ def learn(knowledge: Knowledge, evidence: Evidence, settings: Settings, now_s: f
     probe = plan(situation, outcome.limit)
     asked = probe is not None and outcome.limit == knowledge.limit
     reason = Reason.REBASELINED if anew else (Reason.PROBING if asked else outcome.reason)
-    knowledge = _stepped(taught, evidence, finding, outcome.limit, probe)
+    knowledge = _stepped(situation, outcome.limit, probe)
     advice = Advice(
         limit=outcome.limit,
         knee=knowledge.knee,
@@ -81,13 +83,14 @@ def _taught(
 ) -> tuple[Knowledge, bool]:
     """What the epoch taught, and whether the baseline was taken anew."""
     if finding.view is View.UNSETTLED:
-        return _crested(_unsettled(knowledge, now_s), finding, settings), False
+        return _crested(_unsettled(knowledge, now_s), evidence, finding, settings), False
     if evidence.unsettled is None:
         knowledge = replace(knowledge, unsettled_since_s=None)
     few = finding.view is View.FEW
     if finding.point is None or finding.view is View.UNKNOWN or (few and finding.probed is None):
         return knowledge, False
-    knowledge = replace(knowledge, evidence_at_s=now_s, crest=None)
+    answered = finding.view in (View.HOLDS, View.IDLE)
+    knowledge = replace(knowledge, evidence_at_s=now_s, crest=None if answered else knowledge.crest)
     knowledge = knowledge if few else _based(knowledge, evidence, finding.point, settings, now_s)
     knowledge = _caused(knowledge, finding, finding.point, settings, now_s)
     knowledge = _proven(knowledge, finding, finding.point, settings, now_s)
@@ -99,10 +102,13 @@ def _unsettled(knowledge: Knowledge, now_s: float) -> Knowledge:
     return replace(knowledge, probe=None, unsettled_since_s=now_s if since_s is None else since_s)
 
 
-def _crested(knowledge: Knowledge, finding: Finding, settings: Settings) -> Knowledge:
-    """Warm pods' worst point while others start: those come to help, and then there are two points to compare."""
+def _crested(knowledge: Knowledge, evidence: Evidence, finding: Finding, settings: Settings) -> Knowledge:
+    """Warm pods' worst point while others start: those come to help, and then there are two points to compare. It must
+    have been bad throughout: a mean of overload and relief is neither."""
     point, crest = finding.point, knowledge.crest
-    if point is None or point.completed < settings.completions or (finding.ratio or 0.0) < settings.tolerance:
+    full = evidence.loaded_s >= _THROUGHOUT * settings.epoch_s
+    slow = (finding.ratio or 0.0) >= settings.tolerance
+    if point is None or point.completed < settings.completions or not full or not slow:
         return knowledge
     worse = crest is None or point.service_s > crest.service_s
     return replace(knowledge, crest=point) if worse else knowledge
@@ -173,9 +179,11 @@ def _answered(knowledge: Knowledge, probe: Probe, finding: Finding, settings: Se
         longer = replace(probe, mine=finding.probed, asked=probe.asked + 1, until_s=now_s + settings.epoch_s)
         return replace(knowledge, probe=longer)
     knowledge = replace(knowledge, probe=None)
+    if finding.probed is None:
+        return knowledge  # the pod is gone: the question was none
     if finding.passed:
         proven, knee = max(knowledge.proven, probe.limit), knowledge.knee
-        if knee is not None and finding.probed is not None:
+        if knee is not None:
             knee = finding.probed.served_rps * (knowledge.floor_s or 0.0)
         return replace(knowledge, knee=knee, proven=proven, retests=0, retest_at_s=0.0)
     if finding.cause is not None:
@@ -200,7 +208,11 @@ def _at_floor(
     return replace(knowledge, baseline=base, accepted_s=None, knee=None, proven=0, floor_epochs=0), True
 
 
-def _stepped(knowledge: Knowledge, evidence: Evidence, finding: Finding, limit: int, probe: Probe | None) -> Knowledge:
-    use = shortage(finding, evidence)
+def _stepped(situation: Situation, limit: int, probe: Probe | None) -> Knowledge:
+    knowledge, settings = situation.knowledge, situation.settings
+    use = shortage(situation.finding, situation.evidence)
     relief = use if limit < knowledge.limit and use is not None else (knowledge.relief if use is not None else None)
-    return replace(knowledge, limit=limit, probe=probe, relief=relief)
+    held_s = knowledge.held_until_s
+    if limit != knowledge.limit and knowledge.accepted_s is not None:
+        held_s = situation.now_s + settings.hold_s  # while a dependency is slow one step is enough
+    return replace(knowledge, limit=limit, probe=probe, relief=relief, held_until_s=held_s)

@@ -4,6 +4,8 @@ Owns when a probe begins and what its limit is. Its one idea: nothing beyond wha
 one pod, and a question costs that pod some epochs at most.
 """
 
+from dataclasses import replace
+
 from controllers.autoscaler.vertical.diagnosis import View
 from controllers.autoscaler.vertical.evidence import Evidence, Point
 from controllers.autoscaler.vertical.knowledge import Probe
@@ -23,7 +25,7 @@ def plan(situation: Situation, limit: int) -> Probe | None:
     if situation.finding.view in (View.UNSETTLED, View.UNKNOWN) or point is None:
         return None
     if running is not None and now_s < running.until_s - situation.settings.epoch_s / 2:
-        return running
+        return replace(running, limit=_bounded(situation, running.limit))
     if situation.finding.view is View.FEW:
         return None
     down = _down(situation, point)

@@ -40,7 +40,7 @@ class Settings:
     asked_most: int = 4
     retest_s: float = 120.0
     retest_most_s: float = 86_400.0
-    warm_up_s: float = 30.0
+    warm_up_s: float = 10.0
     freeze_most_s: float = 600.0
     floor_epochs: int = 6
     overdue_s: float = 120.0

@@ -10,6 +10,7 @@ from controllers.autoscaler.journal import Journal
 from controllers.autoscaler.loop import Autoscaler
 from controllers.autoscaler.observe import Sampler
 from controllers.autoscaler.settings import Settings
+from controllers.autoscaler.vertical.signals import Signals
 from controllers.kube import DEPLOYMENTS, MODEL_ENDPOINTS, PODS, RESOURCE_QUOTAS, SERVICES, Object
 from controllers.kube.fields import condition, mapping
 from controllers.kube.store import Store
@@ -92,6 +93,7 @@ class World:
         *,
         rate_rps: Callable[[float], float] = lambda t: 0.0,
         service_s: float = 0.2,
+        knee: int | None = None,
         start_s: float = 10.0,
         settings: Settings | None = None,
     ) -> None:
@@ -100,7 +102,7 @@ class World:
         self.started_s = self.now_s
         self.cluster, self.lease, self.metrics = Cluster(start_s), HeldLease(), Metrics()
         self.cluster.time_s = self.now_s
-        self.gateway = Gateway(self.cluster, ENDPOINT, lambda t: rate_rps(t - self.started_s), service_s)
+        self.gateway = Gateway(self.cluster, ENDPOINT, lambda t: rate_rps(t - self.started_s), service_s, knee)
         self.history: list[int] = []
         self.journal = Lines()
         self._restarts = itertools.count(1)
@@ -141,6 +143,7 @@ class World:
             self.checkpoints,
             self.journal,
             quotas,
+            lambda namespace, pod: Signals(self_test_ms=1000 * self.gateway.service_s),
             monotonic=monotonic,
             wall=clock,
         )
