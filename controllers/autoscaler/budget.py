@@ -19,6 +19,9 @@ _SUFFIXES |= {suffix: Decimal(2) ** power for suffix, power in _BINARY.items()}
 
 def budget_of(quotas: Iterable[Object], deployment: Object, issued: int) -> int | None:
     """None where no quota speaks of these pods, or none can be read. `issued`: what was asked for."""
+    quotas = list(quotas)
+    if not quotas:
+        return None
     each = _needed(mapping(deployment, "spec", "template", "spec"))
     rooms = [room for quota in quotas for room in _rooms(quota, each)]
     return max(number(deployment, "status", "replicas") + max(min(rooms), 0), issued) if rooms else None

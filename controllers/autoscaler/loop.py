@@ -1,8 +1,8 @@
 """The autoscaler's shell: sample every second, decide every five, write what changed. Holds no policy.
 
-Owns when an endpoint is due (its cycle, or at once when its revisions, their phases or a person's hold change), what
-`cycle` hands back, and the writes. A process without the lease does all but the writes, so that it knows the past
-when it takes over. One endpoint's failure is its own.
+Owns when an endpoint is due (its cycle, a longer one while no load comes and nothing is to be done, or at once when
+its revisions, their phases or a person's hold change), what `cycle` hands back, and the writes. A process without the
+lease does all but the writes, so that it knows the past when it takes over. One endpoint's failure is its own.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from controllers.autoscaler.checkpoint import Checkpoint, Name
 from controllers.autoscaler.checkpoints import Checkpoints
 from controllers.autoscaler.core import Verdict
 from controllers.autoscaler.cycle import Inputs, Remembered, cycle
+from controllers.autoscaler.fleet import has_load
 from controllers.autoscaler.gap import BRIDGE_MAX_S, bridged, mean_rps
 from controllers.autoscaler.holds import holds
 from controllers.autoscaler.inputs import Seen, inputs_of
@@ -43,6 +44,7 @@ _FOREIGN_SHOWN_S = 60.0
 _RETRY_MAX_S = 60.0
 _AT_ONCE = 16
 _TAKEOVER_S = 2.0
+_IDLE_CYCLES = 3
 _LEARNER = Learner()
 
 
@@ -57,6 +59,7 @@ class Memory:
     learnt: Learnt = field(default_factory=Learnt)
     asked: dict[str, int] = field(default_factory=dict)
     due_at_s: float = 0.0
+    idle: bool = False
     fingerprint: object = None
     running: bool = False
     failures: int = 0
@@ -138,7 +141,8 @@ class Autoscaler:
         now_s, cycle_s = self._monotonic(), self._settings.cycle_s
         memory = self._memory(endpoint)
         changed = memory.fingerprint != endpoint.fingerprint and memory.failures == 0
-        if memory.running or (not changed and now_s < memory.due_at_s):
+        rest_s = (_IDLE_CYCLES - 1) * cycle_s if memory.idle and self._is_silent(endpoint) else 0.0
+        if memory.running or (not changed and now_s < memory.due_at_s + rest_s):
             return False
         memory.running = True
         first = memory.fingerprint is None
@@ -147,6 +151,11 @@ class Autoscaler:
         spread_s = _share(endpoint.key) * cycle_s if first else cycle_s
         memory.due_at_s = now_s + max(spread_s, self._settings.sample_s) - self._settings.sample_s / 2
         return True
+
+    def _is_silent(self, endpoint: Endpoint) -> bool:
+        """Known to have no load, as last seen: not an endpoint of which nothing is known."""
+        sample = self._sampler.latest(endpoint)
+        return sample is not None and sample.load is not None and not has_load(sample.load)
 
     def _memory(self, endpoint: Endpoint) -> Memory:
         """An endpoint that is seen for the first time begins where its checkpoint ends."""
@@ -195,6 +204,7 @@ class Autoscaler:
         inputs, memory.started = inputs_of(seen, self._settings, now_s, self._wall())
         remembered = self._bridged(memory, endpoint, now_s)
         memory.remembered, turn = cycle(remembered, inputs)
+        memory.idle = turn.verdict.peak == 0 and all(d.desired == d.issued for d in turn.verdict.decisions)
         ready = {revision.name: revision.ready for revision in inputs.observation.revisions}
         self._measure(endpoint, turn.verdict, ready)
         if not self._lease.held():

@@ -6,7 +6,8 @@ import pytest
 
 from controllers.autoscaler.control import Control, Mode, control_text
 from controllers.autoscaler.record import Kind, Record, difference, parse_line
-from controllers.kube import CONFIG_MAPS, RESOURCE_QUOTAS
+from controllers.autoscaler.view import Endpoint
+from controllers.kube import CONFIG_MAPS, RESOURCE_QUOTAS, Object
 from spec import names
 from tests.scenarios.lab.world import ENDPOINT, NAMESPACE, World, endpoint_object
 
@@ -224,3 +225,28 @@ async def test_a_process_that_stands_by_records_and_keeps_nothing() -> None:
     assert (len(world.journal.lines), len(world.cluster.writes)) == (before, writes)
     world.lease.mine = True
     assert await world.until(lambda: replicas(world) >= 10, 10) <= 4, "who takes over does not wait for its next cycle"
+
+
+async def test_an_endpoint_without_load_is_looked_at_less_and_wakes_as_fast_as_any(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(endpoint_object(), rate_rps=step(0, 400, 300))
+    attended: list[float] = []
+    attend = world.autoscaler.attend
+
+    async def noted(endpoint: Endpoint, obj: Object) -> None:
+        attended.append(world.now_s)
+        await attend(endpoint, obj)
+
+    monkeypatch.setattr(world.autoscaler, "attend", noted)
+
+    async def cycles(seconds: int) -> int:
+        before = len(attended)
+        await world.run(seconds)
+        return len(attended) - before
+
+    await at(world, 150)
+    assert await cycles(60) == 4
+    await at(world, 300)
+    assert await world.until(lambda: replicas(world) >= 10, 30) <= 12
+    assert await cycles(60) == 12
