@@ -106,6 +106,7 @@ def install_language_host(root: Path, python: Path | None = None) -> Path:
     ``pulumi`` package; KNOBLESS_PYTHON names another one when the host is started. A program's own
     interpreter is that of its virtualenv, as ever.
     """
+    root = root.resolve()  # another home may have this folder by a link, and goes before it does
     source = root / "lib" / HOST_SOURCE.name
     source.parent.mkdir(parents=True, exist_ok=True)
     write(source, HOST_SOURCE.read_text(), 0o644)

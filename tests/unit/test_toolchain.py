@@ -544,6 +544,14 @@ def test_the_interpreter_of_the_language_host_stays_unless_another_is_given(tmp_
     assert "/second/python" in install_language_host(tmp_path, Path("/second/python")).read_text()
 
 
+def test_a_launcher_names_no_link_to_its_folder(tmp_path: Path) -> None:
+    """Two homes may share one folder of tools, and the one with the link goes first."""
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "tools")
+    launcher = install_language_host(link, Path("/a/python")).read_text()
+    assert str(tmp_path / "tools" / "lib") in launcher and str(link) not in launcher
+
+
 def test_a_program_runs_in_its_virtualenv_counted_from_its_project(tmp_path: Path) -> None:
     host = pytest.importorskip("embedded.toolchain.language_host")
     info = host.messages.ProgramInfo(root_directory=str(tmp_path), program_directory=str(tmp_path / "src"))
