@@ -547,6 +547,7 @@ def test_the_interpreter_of_the_language_host_stays_unless_another_is_given(tmp_
 def test_a_launcher_names_no_link_to_its_folder(tmp_path: Path) -> None:
     """Two homes may share one folder of tools, and the one with the link goes first."""
     link = tmp_path / "link"
+    (tmp_path / "tools" / "bin").mkdir(parents=True)
     link.symlink_to(tmp_path / "tools")
     launcher = install_language_host(link, Path("/a/python")).read_text()
     assert str(tmp_path / "tools" / "lib") in launcher and str(link) not in launcher

@@ -256,7 +256,7 @@ def test_a_cluster_that_cannot_be_reached_is_an_error_that_names_it_and_nothing_
 ) -> None:
     before = exported(engine, wine)
     unreachable = without_cluster(engine, cluster, "unreachable")
-    for arguments in (("refresh", "--yes"), ("up", "--yes", "--skip-preview"), ("preview",)):
+    for arguments in (("preview",), ("up", "--yes", "--skip-preview")):
         ran = unreachable.run(*arguments, "-s", wine)
         assert ran.code != 0, ran.output
         assert NOWHERE in ran.output, "the address that does not answer"
