@@ -103,7 +103,7 @@ def _steady(asked: argparse.Namespace, found: dict[str, Any]) -> Iterator[goals.
 
 
 def _learning(asked: argparse.Namespace, found: dict[str, Any]) -> Iterator[goals.Goal]:
-    jobs = learning.learning_jobs(asked.seeds or (10 if asked.full else 3))
+    jobs = learning.learning_jobs(asked.seeds or (10 if asked.full else 2))
     learnt = learning.over_seeds(in_processes(learning.run_learning, jobs))
     found["learning"] = [asdict(one) for one in learnt]
     title = f"Learning: knee {learning.KNEE:.0f}, {learning.RATE_RPS:.0f} req/s of {learning.SERVICE_S} s"

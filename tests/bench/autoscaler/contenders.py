@@ -36,7 +36,8 @@ class Contender:
 
 
 def _ours(traffic: Traffic, start_up_s: float, setting: float) -> NewPolicy:
-    return ours(traffic.scenario(start_up_s), replace(Settings(), utilization=setting))
+    """The horizontal axis alone: these replicas have no knee, and the limit is as declared for everyone."""
+    return ours(traffic.scenario(start_up_s), replace(Settings(), utilization=setting), vertical=False)
 
 
 def _bounded(traffic: Traffic, start_up_s: float) -> QueueRules:

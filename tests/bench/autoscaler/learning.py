@@ -17,8 +17,8 @@ from simulator.policy import NewPolicy, Policy, Seen
 from simulator.scenario import Scenario, Service, Slow, Span, StartUp
 from simulator.simulate import Engine, simulate
 
-KNEE, SERVICE_S, RATE_RPS = 16.0, 0.2, 300.0
-LEARNT_S, DURATION_S = 600, 2400
+KNEE, SERVICE_S, RATE_RPS = 16.0, 0.2, 200.0
+LEARNT_S, DURATION_S = 600, 2000
 SLOW_FROM_S, SLOW_TO_S, SLOW_FACTOR = 1200.0, 1800.0, 2.0
 MIS_SET = {"4x too high": 64, "4x too low": 4, "right": 16}
 
