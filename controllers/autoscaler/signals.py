@@ -61,10 +61,16 @@ def _cpu() -> str:
     return f"{_by_pod(_slope('container_cpu_usage_seconds_total'))} / {_by_pod(quota)}"
 
 
+def _stalled(resource: str) -> str:
+    """Pressure stall information. Where the kernel has none for a container, cAdvisor tells a zero that never grows."""
+    metric = f"container_pressure_{resource}_waiting_seconds_total"
+    return _by_pod(f"{_slope(metric)} and {_last(metric, _SERVER)} > 0")
+
+
 def _cpu_pressure() -> str:
-    """Pressure stall information where the kernel has it, else the share of the quota's periods that were cut off."""
+    """Pressure stall information where there is some, else the share of the quota's periods that were cut off."""
     throttled = f"{_slope('container_cpu_cfs_throttled_periods_total')} / {_slope('container_cpu_cfs_periods_total')}"
-    return f"{_by_pod(_slope('container_pressure_cpu_waiting_seconds_total'))} or {_by_pod(throttled)}"
+    return f"{_stalled('cpu')} or {_by_pod(throttled)}"
 
 
 def _memory() -> str:
@@ -76,8 +82,7 @@ def _io_wait() -> str:
     """The pod's own stalls where the kernel knows them, else the share of its node's time that waited for I/O."""
     place = f"group by (namespace, pod, node) ({_last('container_spec_cpu_period', _SERVER)})"
     node = f"avg by (node) ({_slope('node_cpu_seconds_total', _WAITING)})"
-    own = _by_pod(_slope("container_pressure_io_waiting_seconds_total"))
-    return f"{own} or {_by_pod(f'{place} * on (node) group_left () {node}')}"
+    return f"{_stalled('io')} or {_by_pod(f'{place} * on (node) group_left () {node}')}"
 
 
 def _gpu_memory() -> str:

@@ -30,23 +30,28 @@ pytestmark = pytest.mark.process
 
 RECORDED = Path(__file__).parent / "recorded"
 INSTANCE = Instance()
-WINE, STALE, LLM, SMALL = (
-    ("team-alpha", name) for name in ("wine-1234abcd-x", "stale-0", "llm-1111aaaa-x", "small-2222bbbb-y")
+WINE, STALE, PRESSED, LLM, SMALL = (
+    ("team-alpha", name) for name in ("wine-1234abcd-x", "stale-0", "pressed-0", "llm-1111aaaa-x", "small-2222bbbb-y")
 )
 STARTED_S = time.monotonic()
 BOUND_S = 40.0
 
 
 def kubelet() -> str:
-    """Half a core of a quota of one, throttled in a fifth of its periods; and a container last seen 90 s ago."""
+    """Half a core of a quota of one, throttled in a fifth of its periods; the same last seen 90 s ago; and one of whose
+    stalls the kernel tells."""
     age_s = 100.0 + time.monotonic() - STARTED_S
     lines = []
-    for (namespace, pod), stamp in ((WINE, ""), (STALE, f" {int((time.time() - 90) * 1000)}")):
+    for (namespace, pod), stamp in ((WINE, ""), (STALE, f" {int((time.time() - 90) * 1000)}"), (PRESSED, "")):
+        stalled_s = age_s if (namespace, pod) == PRESSED else 0.0
         labels = f'container="server",namespace="{namespace}",pod="{pod}",id="/{pod}"'
         values = {
             "container_cpu_usage_seconds_total": 0.5 * age_s,
             "container_cpu_cfs_periods_total": 10 * age_s,
             "container_cpu_cfs_throttled_periods_total": 2 * age_s,
+            # a lasting zero is how cAdvisor tells of cgroup v1, where there is no such information
+            "container_pressure_cpu_waiting_seconds_total": 0.6 * stalled_s,
+            "container_pressure_io_waiting_seconds_total": 0.3 * stalled_s,
             "container_spec_cpu_quota": 100_000,
             "container_spec_cpu_period": 100_000,
             "container_memory_working_set_bytes": 3 * 2**28,
@@ -187,6 +192,11 @@ def test_the_node_exporters_wait_for_io_is_told_of_each_pod_on_the_node(signals:
     io_wait = signals[WINE].io_wait
     assert io_wait is not None
     assert 0 <= io_wait <= 1
+
+
+def test_where_the_kernel_knows_a_pods_stalls_they_are_its_pressure(signals: dict[Any, Signals]) -> None:
+    assert signals[PRESSED].cpu_pressure == pytest.approx(0.6, rel=0.05)
+    assert signals[PRESSED].io_wait == pytest.approx(0.3, rel=0.05)
 
 
 def test_latency_is_the_pods_own_histogram(signals: dict[Any, Signals]) -> None:
