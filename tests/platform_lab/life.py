@@ -181,7 +181,12 @@ def left_behind(life: Life) -> list[str]:
     others = [Instance(name, HOME, index) for name, index in known.items() if (HOME, name) != (life.home, life.name)]
     marks = [mark for other in others for mark in (f"{other.interface} ", f"/{other.cgroup}", str(other.node))]
     found = snapshot.differences(life.before, snapshot.host_snapshot())
-    return [line for line in found if not any(mark in f"{line} " for mark in marks)]
+    return [line for line in found if not (on_loopback(line) or any(mark in f"{line} " for mark in marks))]
+
+
+def on_loopback(difference: str) -> bool:
+    """A port of this machine's own address, as tests beside this one open them; a node's are in a network of its own."""
+    return difference.startswith("listening: ") and " 0100007F:" in difference
 
 
 def cloned(folder: Path) -> Path:
