@@ -111,7 +111,7 @@ class Sampler:
         self._tally(gateway.uid, last, reading, elapsed_s)
         fresh = Counters(0, 0, {})  # a back end that was not there a moment ago began with nothing
         return {
-            name: difference(last.counters.get(name, fresh), counters, elapsed_s)
+            name: _load(last.counters.get(name, fresh), counters, elapsed_s)
             for name, counters in reading.counters.items()
         }
 
@@ -159,6 +159,13 @@ class Sampler:
         }
 
 
+def _load(before: Counters, now: Counters, elapsed_s: float) -> Load:
+    """Most back ends of many rest: what holds nothing and has not moved is nothing, and costs no arithmetic."""
+    if before == now and now.queued == 0 and now.in_flight == 0:
+        return ZERO
+    return difference(before, now, elapsed_s)
+
+
 def sample_of(
     endpoint: Endpoint, loads: Iterable[tuple[Gateway, Mapping[str, Load] | None]], now_s: float
 ) -> LoadSample:
@@ -179,7 +186,7 @@ def sample_of(
         complete = complete and (gateway.leaving or (answer is not None and len(known) == len(named)))
         if answer is not None and not named:
             found.append(ZERO)
-    load = total(found) if found else None
-    if load is not None and not load.sane:
+    load = (total(found) if len(found) > 1 else found[0]) if found else None
+    if load is not None and load is not ZERO and not load.sane:
         load = None
     return LoadSample(now_s, load, complete=complete and asked and load is not None)
