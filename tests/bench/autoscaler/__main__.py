@@ -21,7 +21,7 @@ from typing import Any
 
 from tests.bench.autoscaler import goals, learning, report, steady, step
 from tests.bench.autoscaler.contenders import BY_NAME, CONTENDERS, DEFAULTS
-from tests.bench.autoscaler.loads import NAMES, traffic
+from tests.bench.autoscaler.loads import NAMES, SIMILAR, traffic
 from tests.bench.autoscaler.runs import in_processes
 from tests.bench.autoscaler.sweep import Plan, compared, sweep
 
@@ -65,7 +65,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _curves(asked: argparse.Namespace, found: dict[str, Any]) -> Iterator[goals.Goal]:
-    names = [name for name in NAMES if not asked.only or any(text in name for text in asked.only)]
+    names = [name for name in NAMES if any(text in name for text in asked.only)] if asked.only else _names(asked.full)
     everyone = [contender.name for contender in CONTENDERS] if asked.full else DEFAULTS
     seeds = asked.seeds or (5 if asked.full else 2)
     plan = Plan(names, asked.start_up, asked.policy or everyone, seeds, seeds if asked.full else 1)
@@ -82,6 +82,10 @@ def _curves(asked: argparse.Namespace, found: dict[str, Any]) -> Iterator[goals.
     _print("Bad % at our replica-seconds, the first ten minutes left out", report.equal_cost(cases))
     _print("Sums over traffic: bad at equal cost, cost at equal bad", report.sums(cases))
     yield from goals.of_curves(cases)
+
+
+def _names(full: bool) -> list[str]:
+    return [name for name in NAMES if full or name not in SIMILAR]
 
 
 def _step(asked: argparse.Namespace, found: dict[str, Any]) -> Iterator[goals.Goal]:

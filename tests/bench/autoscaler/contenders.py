@@ -21,7 +21,8 @@ from simulator.rivals.ray import RayServe
 from tests.bench.autoscaler.loads import Traffic
 
 SWEEP = (0.45, 0.6, 0.75, 0.95)
-FAR = (0.5, 0.7, 0.9)  # those that the goals do not name
+FAR = (0.5, 0.7, 0.9)  # those whom the goals do not name
+ROUGH = (0.6, 0.9)
 DEFAULT = Settings().utilization
 
 
@@ -66,12 +67,12 @@ CONTENDERS = (
     Contender("hpa-plain", "hpa", SWEEP, lambda t, s, u: lambda: Hpa(u, behavior=False)),
     Contender("hpa-pods", "hpa", SWEEP, lambda t, s, u: lambda: HpaOfPods(u)),
     Contender("kpa", "kpa", SWEEP, lambda t, s, u: lambda: Kpa(u)),
-    Contender("ray", "ray", FAR, lambda t, s, u: lambda: RayServe(u)),
-    Contender("dynamo", "dynamo", FAR, lambda t, s, u: lambda: Dynamo(t.service_s, u, u / 0.7)),
+    Contender("ray", "ray", ROUGH, lambda t, s, u: lambda: RayServe(u)),
+    Contender("dynamo", "dynamo", ROUGH, lambda t, s, u: lambda: Dynamo(t.service_s, u, u / 0.7)),
     Contender("databricks", "databricks", FAR, lambda t, s, u: lambda: AsDescribed(u)),
     Contender("databricks-queue", "databricks", FAR, lambda t, s, u: lambda: AsDescribed(u, _bounded(t, s))),
     Contender("clairvoyant", "clairvoyant", (0.7,), _clairvoyant),
-    Contender("prompt", "prompt", (0.4, 0.55, 0.7, 0.9), _prompt),
+    Contender("prompt", "prompt", (0.4, 0.6, 0.85), _prompt),
     Contender("static", "static", (), _static),
 )
 # By default each family's kindest queue; the others, where a full run shows them to be no better, in a full run.

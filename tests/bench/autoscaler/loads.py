@@ -165,6 +165,7 @@ _MADE: dict[str, Callable[[], tuple[Load, float, int]]] = {
     "flash": lambda: (_flash(30.0, 240.0, (1000, 2300), 120.0, 3900), 0.5, 8),
 }
 NAMES = tuple(_MADE)
+SIMILAR = ("worldcup-calm", "servegen-small")  # to others, so in a full run alone
 
 
 @cache
