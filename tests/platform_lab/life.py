@@ -185,7 +185,7 @@ def left_behind(life: Life) -> list[str]:
 
 
 def on_loopback(difference: str) -> bool:
-    """A port of this machine's own address, as tests beside this one open them; a node's are in a network of its own."""
+    """A port of this machine, as tests beside this one open them; those of a node are in a network of its own."""
     return difference.startswith("listening: ") and " 0100007F:" in difference
 
 
