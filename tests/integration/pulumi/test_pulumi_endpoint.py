@@ -201,6 +201,10 @@ def exported(engine: Any, stack: str) -> dict[str, dict[str, Any]]:
     return {each["inputs"]["kind"]: each for each in found if "kind" in each.get("inputs", {})}
 
 
+def ids(engine: Any, stack: str) -> dict[str, str]:
+    return {kind: each["id"] for kind, each in exported(engine, stack).items()}
+
+
 PATHS = {
     "ModelEndpoint": "/apis/knobless.dev/v1alpha1/namespaces/team-alpha/modelendpoints/wine",
     "Service": "/api/v1/namespaces/team-alpha/services/wine",
@@ -254,13 +258,16 @@ def test_replicas_that_the_autoscaler_set_stay_through_plans_and_changes_of_the_
 def test_a_cluster_that_cannot_be_reached_is_an_error_that_names_it_and_nothing_leaves_the_state(
     engine: Any, wine: str, cluster: Any
 ) -> None:
-    before = exported(engine, wine)
-    unreachable = without_cluster(engine, cluster, "unreachable")
-    for arguments in (("preview",), ("up", "--yes", "--skip-preview")):
-        ran = unreachable.run(*arguments, "-s", wine)
-        assert ran.code != 0, ran.output
-        assert NOWHERE in ran.output, "the address that does not answer"
-    assert exported(engine, wine) == before
+    before, reachable = ids(engine, wine), cluster.kubeconfig.read_text()
+    cluster.kubeconfig.write_text(reachable.replace(cluster.url, f"https://{NOWHERE}"))
+    try:
+        for arguments in (("refresh", "--yes"), ("up", "--yes", "--skip-preview"), ("preview",)):
+            ran = engine.run(*arguments, "-s", wine)
+            assert ran.code != 0, ran.output
+            assert NOWHERE in ran.output, "the address that does not answer"
+    finally:
+        cluster.kubeconfig.write_text(reachable)
+    assert ids(engine, wine) == before
     assert engine.up(wine, "--expect-no-changes").code == 0
 
 
