@@ -114,6 +114,8 @@ def _reader(kind: Any) -> Turn:
         return lambda plain, shift_s: {key: held(item, shift_s) for key, item in _dict(plain).items()}
     if isinstance(kind, type) and issubclass(kind, Enum):
         return lambda plain, _: _member(kind, plain)
+    if kind not in _PRIMITIVE:
+        raise TypeError(f"{kind} has no plain form: dataclasses, tuples, mappings by name, enums, numbers, texts do")
     return _PRIMITIVE[kind]
 
 

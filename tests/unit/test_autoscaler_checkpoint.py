@@ -2,7 +2,9 @@
 
 import copy
 import json
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import is_dataclass, replace
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
@@ -29,6 +31,7 @@ from controllers.autoscaler.circuit import Circuit, Phase
 from controllers.autoscaler.core import State
 from controllers.autoscaler.cycle import Remembered
 from controllers.autoscaler.gap import BRIDGE_MAX_S, bridged, mean_rps
+from controllers.autoscaler.moment import MOMENT
 from controllers.autoscaler.plain import Unreadable
 from controllers.autoscaler.settings import Settings
 from controllers.autoscaler.window import Demands
@@ -58,6 +61,24 @@ def test_times_are_the_walls_in_the_file_and_the_own_clocks_when_read() -> None:
     assert after_a_restart.remembered.state.known_at_s == 7.0
     assert after_a_restart.remembered.circuits["iris-a"].since_s == 2.0
     assert after_a_restart.arrivals == {"g1": {"iris-a": 1000}}
+
+
+def fields_of(kind: Any) -> Iterator[tuple[str, Any]]:
+    """Every field of a tree of dataclasses, by its path."""
+    for argument in get_args(kind):
+        yield from fields_of(argument)
+    if is_dataclass(kind):
+        for name, hint in get_type_hints(kind, include_extras=True).items():
+            yield f"{kind.__name__}.{name}", hint  # type: ignore[union-attr]
+            yield from fields_of(hint)
+
+
+def test_whatever_is_remembered_as_a_time_is_marked_as_one() -> None:
+    """Else a checkpoint would give another process a time of this one's clock."""
+    told = dict(fields_of(Remembered))
+    times = {path for path in told if path.endswith(("_at_s", "since_s", "until_s"))}
+    assert times
+    assert {path for path in times if MOMENT not in repr(told[path])} == set()
 
 
 @pytest.mark.parametrize(
