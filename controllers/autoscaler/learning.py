@@ -88,8 +88,9 @@ def _text(values: Mapping[str, object]) -> str:
 
 
 def known(learnt: Learnt, endpoint: Endpoint, deployments: Sequence[Object]) -> dict[str, Knowledge]:
-    """What is known of each revision: learnt, else told by the status, else the limit of a model before it on the same
-    machine, else the runtime's first limit. Of another model nothing but its limit is taken: it is a beginning."""
+    """What is known of each revision: learnt, else told by the status, else the limit of the revision with the traffic
+    if that runs on the same hardware, else the runtime's first limit. Of another one nothing but its limit is taken:
+    it is a beginning, by which a successor is sized."""
     keys = {key_of(deployment)[1]: key(endpoint, deployment) for deployment in deployments}
     found = {name: _own(learnt, endpoint, name, each) for name, each in keys.items()}
     return {name: known_now or Knowledge(_beginning(name, keys, found, endpoint)) for name, known_now in found.items()}
@@ -104,11 +105,9 @@ def _own(learnt: Learnt, endpoint: Endpoint, name: str, each: Key) -> Knowledge 
 
 
 def _beginning(name: str, keys: Mapping[str, Key], found: Mapping[str, Knowledge | None], endpoint: Endpoint) -> int:
-    alike = replace(keys[name], model_digest="")
-    before = (endpoint.routed, endpoint.traffic)
-    for other in before:
+    for other in (endpoint.routed, endpoint.traffic):
         held = found.get(other or "")
-        if other is not None and held is not None and replace(keys[other], model_digest="") == alike:
+        if other is not None and held is not None and keys[other].hardware == keys[name].hardware:
             return held.limit
     return endpoint.initial_limit
 

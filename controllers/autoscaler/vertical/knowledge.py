@@ -20,6 +20,10 @@ class Key:
     resources: str
     runtime: str
 
+    @property
+    def hardware(self) -> tuple[str, str]:
+        return self.accelerator, self.resources
+
     def __str__(self) -> str:
         return "/".join((self.endpoint, self.model_digest, self.accelerator, self.resources, self.runtime))
 
