@@ -38,6 +38,9 @@ class Metrics:
         self.ready = gauge("autoscaler_ready_replicas", "Replicas ready.", of_endpoint)
         self.demand = gauge("autoscaler_demand", "Requests that should be in flight.", of_endpoint)
         self.unknown = gauge("autoscaler_unknown_seconds", "How long the load has been unknown.", of_endpoint)
+        self.learner_age = gauge(
+            "autoscaler_learner_age_seconds", "Since the limit of a replica was last looked at.", of_endpoint
+        )
         self.decisions = counter("autoscaler_decisions", "Changes of replicas.", ("namespace", "endpoint", "reason"))
         self.prometheus = gauge("autoscaler_prometheus_up", "1 where Prometheus answered last.")
         self.signals = gauge("autoscaler_pods_with_signal", "Pods of which Prometheus told this last.", ("signal",))
@@ -46,7 +49,7 @@ class Metrics:
 
     def forget(self, namespace: str, endpoint: str) -> None:
         """An endpoint that is gone leaves no series behind."""
-        for gauge in (self.desired, self.ready, self.demand, self.unknown):
+        for gauge in (self.desired, self.ready, self.demand, self.unknown, self.learner_age):
             gauge.remove_by_labels({"namespace": namespace, "endpoint": endpoint})
         self.decisions.remove_by_labels({"namespace": namespace, "endpoint": endpoint})
 

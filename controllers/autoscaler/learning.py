@@ -51,6 +51,10 @@ class Learnt:
     due_at_s: float = 0.0
     lesson: Lesson | None = None
 
+    def age_s(self, now_s: float, settings: Settings) -> float:
+        """Since the last epoch was looked at; 0 before the first. A timer that was not set again shows in it."""
+        return max(now_s - self.due_at_s + settings.epoch_s, 0.0) if self.due_at_s else 0.0
+
 
 @dataclass(frozen=True)
 class Epoch:

@@ -244,6 +244,11 @@ class Autoscaler:
     def _learn(self, memory: Memory, seen: Seen, inputs: Inputs, now_s: float) -> None:
         """Every epoch, how much a replica of the revision with the traffic takes. The next cycle goes by it."""
         main = next((r.name for r in inputs.observation.revisions if r.role is Role.TRAFFIC), "")
+        age_s = memory.learnt.age_s(now_s, _LEARNER)
+        self._metrics.learner_age.labels(seen.endpoint.namespace, seen.endpoint.name).set(age_s)
+        if age_s > _LEARNER.overdue_s:
+            fields = {"namespace": seen.endpoint.namespace, "endpoint": seen.endpoint.name, "age_s": round(age_s)}
+            log.warning("the limit of a replica was not looked at for long", extra=fields)
         if now_s >= memory.learnt.due_at_s:
             tallies = self._sampler.tallies(seen.endpoint, main)
             epoch = Epoch(now_s, self._wall(), seen.samples, tallies, self._signals)

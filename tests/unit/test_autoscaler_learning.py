@@ -167,6 +167,14 @@ def test_without_a_revision_that_has_traffic_there_is_no_advice() -> None:
     assert found.due_at_s == NOW_S + 30
 
 
+@pytest.mark.case("autoscaler-I5")
+def test_a_learner_that_is_not_called_shows_its_age() -> None:
+    found = after(Learnt(), epoch(1.0, 0.5))
+    assert found.age_s(NOW_S + 29, SETTINGS) == 29
+    assert found.age_s(NOW_S + SETTINGS.overdue_s + 1, SETTINGS) > SETTINGS.overdue_s
+    assert Learnt().age_s(NOW_S, SETTINGS) == 0, "not begun is not overdue"
+
+
 def test_what_is_kept_has_no_question_in_it() -> None:
     asking = Knowledge(limit=64, probe=Probe("p0", 80, WALL_S, Point(60.0, 0.5, 100.0)))
     assert to_keep(Learnt({"k": asking})) == {"k": replace(asking, probe=None)}

@@ -10,7 +10,7 @@ from controllers.autoscaler.vertical.baseline import Baseline, taken
 from controllers.autoscaler.vertical.diagnosis import Cause, cause_of
 from controllers.autoscaler.vertical.evidence import Evidence, Point
 from controllers.autoscaler.vertical.knowledge import Knowledge, Probe, settled
-from controllers.autoscaler.vertical.learner import Advice, is_overdue, learn
+from controllers.autoscaler.vertical.learner import Advice, learn
 from controllers.autoscaler.vertical.rules import ORDER, Reason
 from controllers.autoscaler.vertical.settings import Settings
 from controllers.autoscaler.vertical.signals import UNKNOWN, Signals
@@ -334,15 +334,6 @@ def test_constant_degraded_latency_has_a_fixed_point() -> None:
         limits.append(advice.limit)
     assert len(set(limits[60:])) == 1
     assert 16 <= limits[-1] <= 40
-
-
-@pytest.mark.case("autoscaler-I5")
-def test_a_learner_that_is_not_called_shows_its_age() -> None:
-    knowledge, _ = learn(KNOWN, seen(at(16.0)), SETTINGS, NOW_S)
-    assert not is_overdue(knowledge, SETTINGS, NOW_S + 60)
-    assert is_overdue(knowledge, SETTINGS, NOW_S + 121)
-    assert knowledge.age_s(NOW_S + 121) == 121
-    assert not is_overdue(KNOWN, SETTINGS, NOW_S), "not begun is not overdue"
 
 
 # What is kept.

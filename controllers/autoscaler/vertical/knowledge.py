@@ -85,10 +85,6 @@ class Knowledge:
         """Latency was shown to come from elsewhere a moment ago: until that is over nothing is read into it."""
         return self.accepted_s is not None and now_s < self.held_until_s
 
-    def age_s(self, now_s: float) -> float | None:
-        """Since the learner last looked; None: never. What is not looked at for long is an alarm, not a rest."""
-        return None if self.learnt_at_s is None else max(now_s - self.learnt_at_s, 0.0)
-
 
 def settled(knowledge: Knowledge) -> Knowledge:
     """As it is kept: a probe ends with the process that asked."""

@@ -65,12 +65,6 @@ def learn(knowledge: Knowledge, evidence: Evidence, settings: Settings, now_s: f
     return knowledge, advice
 
 
-def is_overdue(knowledge: Knowledge, settings: Settings, now_s: float) -> bool:
-    """Whether nobody has learnt for several epochs: a timer that was not set again shows."""
-    age_s = knowledge.age_s(now_s)
-    return age_s is not None and age_s > settings.overdue_s
-
-
 def _self_tested(knowledge: Knowledge, evidence: Evidence, now_s: float) -> Knowledge:
     tested_ms = sane(evidence.signals.self_test_ms)
     if knowledge.baseline is not None or not tested_ms:

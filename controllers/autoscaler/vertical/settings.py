@@ -15,8 +15,10 @@ class Settings:
     baseline that is known may move. limit_min: the smallest limit. probe_min: the smallest of a probe; apart, because
     a floor is a promise and a probe is a question. hold_s: pause after a cause that is not ours. freeze_most_s: pods
     that start for longer than this are no reason to wait. floor_epochs: so many bad epochs at the floor, and the
-    baseline is taken anew. outgrown: a pod that does so many times a knee's work has a higher one. error_most,
-    asked_most: a probe goes on until its answer is known so well, or for so many epochs.
+    baseline is taken anew. overdue_s: an epoch that is looked at later than this is told. outgrown: a pod that does so
+    many times a knee's work has a higher one. error_most, asked_most: a probe goes on until its answer is known so
+    well, or for so many epochs. retest_s, retest_most_s: the first and the longest pause before a pod is asked again.
+    warm_up_s: a pod's first seconds, which are no evidence.
     """
 
     epoch_s: float = 30.0
