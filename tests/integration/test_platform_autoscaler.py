@@ -13,7 +13,7 @@ from tests.integration.test_platform_faults import kill_container, restarts
 from tests.platform_lab.command import wait_until
 from tests.platform_lab.suite import Suite
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 
 def asked(suite: Suite, endpoint: str) -> int:
