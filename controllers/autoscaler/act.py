@@ -44,10 +44,9 @@ class Scaler:
         changes: list[Change] = []
         unwritten: set[str] = set()
         for decision in verdict.decisions:
-            if _stands(live.get(decision.revision, {}), decision):
-                continue
             try:
-                change = await self._write(endpoint, decision)
+                stands = _stands(live.get(decision.revision, {}), decision)
+                change = _made(decision) if stands else await self._write(endpoint, decision)
             except KubeError as error:
                 unwritten.add(decision.revision)
                 log.warning("replicas not written", extra=_fields(endpoint, decision) | {"error": str(error)})
@@ -59,7 +58,7 @@ class Scaler:
         return changes, unwritten
 
     async def _write(self, endpoint: Endpoint, decision: Decision) -> Change | None:
-        """None where the number stands already, or the Deployment is gone."""
+        """None where nothing is to be told, or the Deployment is gone."""
         for attempt in range(_ATTEMPTS):
             try:
                 fresh = await self._client.get(DEPLOYMENTS, endpoint.namespace, decision.revision)
@@ -67,7 +66,7 @@ class Scaler:
                 return None
             self._deployments.put(fresh)
             if _stands(fresh, decision):
-                return None
+                return _made(decision)
             was = number(fresh, "spec", "replicas")
             version = str(fresh["metadata"]["resourceVersion"])
             try:
@@ -122,6 +121,12 @@ class Scaler:
 def _stands(deployment: Object, decision: Decision) -> bool:
     """Whether the replicas are as decided, and ours in the API server's book."""
     return number(deployment, "spec", "replicas") == decision.desired and is_claimed(deployment)
+
+
+def _made(decision: Decision) -> Change | None:
+    """A number that stands and was never told of: its write's answer was lost, or who wrote it died before the status
+    said so."""
+    return Change(decision, decision.issued) if decision.issued != decision.desired else None
 
 
 def _fields(endpoint: Endpoint, decision: Decision) -> dict[str, object]:

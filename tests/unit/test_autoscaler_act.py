@@ -88,8 +88,18 @@ async def scale(
 
 async def test_what_stands_already_is_not_written() -> None:
     server = Server(4)
-    assert await scale(server, verdict(4)) == ([], set())
+    assert await scale(server, verdict(4, issued=4)) == ([], set())
     assert server.scaled == []
+
+
+async def test_a_change_whose_answer_was_lost_is_told_when_it_is_seen_and_not_made_again() -> None:
+    server = Server(2)
+    server.trouble = [Unreachable("no answer")]
+    assert await scale(server, verdict(4)) == ([], {"iris-a"})
+    made = Server(4)  # it had arrived
+    changes, unwritten = await scale(made, verdict(4))
+    assert [(c.was, c.decision.desired, c.reason) for c in changes] == [(2, 4, Reason.LOAD)]
+    assert (unwritten, made.scaled) == (set(), [])
 
 
 async def test_a_change_rests_on_the_version_just_read() -> None:
@@ -102,7 +112,7 @@ async def test_a_change_rests_on_the_version_just_read() -> None:
 
 async def test_an_old_view_of_what_stands_already_is_no_change() -> None:
     server = Server(4)
-    assert await scale(server, verdict(4), seen=deployment(2)) == ([], set())
+    assert await scale(server, verdict(4, issued=4), seen=deployment(2)) == ([], set())
     assert server.scaled == []
 
 
