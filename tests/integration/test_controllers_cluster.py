@@ -378,6 +378,12 @@ async def test_what_is_remembered_is_kept_when_the_process_ends_and_found_by_the
     async with running(kubeconfig, routed, tmp_path) as process:
         await routed.declare(routed.endpoint("1", low=12))
         await until(routed.is_ready, 60)
+
+        async def seen() -> bool:
+            kept = process.autoscaler.checkpoints().values()
+            return any(each.remembered.start_s is not None for each in kept)
+
+        await until(seen, 20)
         assert process.lease.held()
     shard = await routed.kube.get(CONFIG_MAPS, routed.namespace, names.checkpoint_object(0))
     entry = json.loads(shard["data"][f"{routed.namespace}.{routed.name}"])
