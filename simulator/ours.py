@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 
 from controllers.autoscaler.cycle import Inputs, Remembered, cycle
+from controllers.autoscaler.demand import presses
 from controllers.autoscaler.load import Load, LoadSample
 from controllers.autoscaler.observation import Revision, Role, observation_of
 from controllers.autoscaler.settings import Settings
@@ -50,7 +51,8 @@ class Ours(Plain):
         self, concurrency: tuple[int, int], settings: Settings, queue: QueueRules, learning: Learning | None = None
     ) -> None:
         self.queue = queue
-        self.period_s = settings.cycle_s
+        self.period_s = settings.sample_s  # to look whether a decision is due, as the controller does
+        self._due_s = float("-inf")
         self.window_s = max(settings.up_window_s, settings.service_window_s) + 2.0
         self._concurrency, self._settings, self._learning = concurrency, settings, learning
         self._remembered = Remembered()
@@ -73,6 +75,8 @@ class Ours(Plain):
 
     def decide(self, seen: Seen) -> int | None:
         self._take_in(seen)
+        if not self._is_due(seen.now_s):
+            return None
         samples = tuple(self._samples)
         if self._learning:
             self._learning.learn_if_due(samples, seen)
@@ -81,6 +85,14 @@ class Ours(Plain):
         self._remembered, turn = cycle(self._remembered, inputs)
         self._asked = turn.verdict.decisions[0].desired
         return self._asked
+
+    def _is_due(self, now_s: float) -> bool:
+        """Every cycle, and at once where the newest sample shows an overload."""
+        if now_s < self._due_s and not presses(self._samples[-1] if self._samples else None):
+            return False
+        if now_s >= self._due_s:
+            self._due_s = now_s + self._settings.cycle_s
+        return True
 
     def _take_in(self, seen: Seen) -> None:
         """The samples since the last decision; the sampler that remembers them dies with the controller too."""
@@ -110,6 +122,7 @@ class Ours(Plain):
             starting=fleet.starting - fleet.failing,
             failing=fleet.failing,
             start_s=fleet.start_s,
+            learnt=self._learning is None or self._learning.knee is not None,
         )
 
 
@@ -125,6 +138,7 @@ def load_sample(sample: Sample) -> LoadSample:
             arrived_rps=sample.arrived,
             served_rps=sample.completed,
             refused_rps=sample.refused,
+            retried_rps=sample.retried,
         )
     sane = load.sane
     return LoadSample(sample.at_s, load if sane else None, complete=sane)

@@ -113,7 +113,7 @@ class Autoscaler(SpecModel):
         default=20, ge=1, le=3_600, validate_default=True
     )
     down_window_s: Annotated[int, _not_shorter_than("up_window_s")] = Field(
-        default=300, ge=5, le=86_400, validate_default=True
+        default=120, ge=5, le=86_400, validate_default=True
     )
     growth: float = Field(default=10.0, gt=1, le=1_000)
     utilization: float = Field(default=0.8, ge=0.1, le=1)

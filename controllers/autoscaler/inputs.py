@@ -13,7 +13,7 @@ from controllers.autoscaler.load import LoadSample
 from controllers.autoscaler.observation import Observation, Revision, Role, observation_of
 from controllers.autoscaler.settings import Settings
 from controllers.autoscaler.starts import starts_of
-from controllers.autoscaler.view import Endpoint, revisions_of
+from controllers.autoscaler.view import Endpoint, Limit, revisions_of
 from controllers.kube.fields import key_of
 from controllers.kube.resources import Object
 
@@ -29,7 +29,7 @@ class Seen:
     quotas: Sequence[Object]
     samples: Sequence[LoadSample]
     started: frozenset[str]
-    limits: Mapping[str, int] = field(default_factory=dict)
+    limits: Mapping[str, Limit] = field(default_factory=dict)
 
 
 def inputs_of(seen: Seen, settings: Settings, now_s: float, wall_s: float) -> tuple[Inputs, frozenset[str]]:

@@ -17,7 +17,7 @@ from controllers.autoscaler.vertical.learner import Advice, learn
 from controllers.autoscaler.vertical.settings import Settings
 from controllers.autoscaler.vertical.signals import Signals
 from controllers.autoscaler.vertical.thresholds import mean_of
-from controllers.autoscaler.view import Endpoint
+from controllers.autoscaler.view import Endpoint, Limit
 from controllers.kube.fields import items, key_of, mapping
 from controllers.kube.resources import Object
 
@@ -116,9 +116,11 @@ def _beginning(name: str, keys: Mapping[str, Key], found: Mapping[str, Knowledge
     return endpoint.initial_limit
 
 
-def limits(learnt: Learnt, endpoint: Endpoint, deployments: Sequence[Object]) -> dict[str, int]:
+def limits(learnt: Learnt, endpoint: Endpoint, deployments: Sequence[Object]) -> dict[str, Limit]:
     """Of every revision, what one of its replicas may take."""
-    return {name: each.limit for name, each in known(learnt, endpoint, deployments).items()}
+    return {
+        name: Limit(each.limit, each.knee is not None) for name, each in known(learnt, endpoint, deployments).items()
+    }
 
 
 def followed(learnt: Learnt, endpoint: Endpoint, deployments: Sequence[Object]) -> Learnt:

@@ -4,10 +4,11 @@ Owns the vocabulary from counters to samples. Its one idea: "no answer" is `None
 is `complete=False`; neither is ever a number.
 """
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+
+_ABSURD = 1e15  # no balancer holds or counts so many, in a second or at once
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,8 @@ class Counters:
 class Load:
     """Requests in flight and queued at a moment; per second since the moment before: arrived, served, refused.
 
-    `arrived` counts every request that reached the back end, refused ones too. The rates are None where there is no
-    moment before.
+    `arrived` counts every request that reached the back end, refused ones too; `retried` those among them that their
+    client marked as a retry. The rates are None where there is no moment before.
     """
 
     in_flight: float
@@ -39,11 +40,17 @@ class Load:
     arrived_rps: float | None = None
     served_rps: float | None = None
     refused_rps: float | None = None
+    retried_rps: float | None = None
+
+    @property
+    def first_rps(self) -> float | None:
+        """First attempts: arrived, less what is marked as a retry."""
+        return None if self.arrived_rps is None else max(self.arrived_rps - (self.retried_rps or 0.0), 0.0)
 
     @cached_property  # asked of every sample in every window of every cycle
     def sane(self) -> bool:
-        numbers = (self.in_flight, self.queued, self.arrived_rps, self.served_rps, self.refused_rps)
-        return all(n is None or 0 <= n < math.inf for n in numbers)
+        numbers = (self.in_flight, self.queued, self.arrived_rps, self.served_rps, self.refused_rps, self.retried_rps)
+        return all(n is None or 0 <= n < _ABSURD for n in numbers)
 
 
 @dataclass(frozen=True)

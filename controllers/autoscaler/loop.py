@@ -17,6 +17,7 @@ from controllers.autoscaler.checkpoint import Checkpoint, Name
 from controllers.autoscaler.checkpoints import Checkpoints
 from controllers.autoscaler.core import Verdict
 from controllers.autoscaler.cycle import Inputs, Remembered, cycle
+from controllers.autoscaler.demand import presses
 from controllers.autoscaler.fleet import has_load
 from controllers.autoscaler.gap import BRIDGE_MAX_S, bridged, mean_rps
 from controllers.autoscaler.holds import holds
@@ -137,12 +138,14 @@ class Autoscaler:
         self._metrics.samples.labels(outcome).inc()
 
     def _is_due(self, endpoint: Endpoint) -> bool:
-        """Every cycle, each endpoint at its own second of it; at once when something of it has changed."""
+        """Every cycle, each endpoint at its own second of it; at once when something of it has changed, and every
+        second in which it is overloaded."""
         now_s, cycle_s = self._monotonic(), self._settings.cycle_s
         memory = self._memory(endpoint)
         changed = memory.fingerprint != endpoint.fingerprint and memory.failures == 0
         rest_s = (_IDLE_CYCLES - 1) * cycle_s if memory.idle and self._is_silent(endpoint) else 0.0
-        if memory.running or (not changed and now_s < memory.due_at_s + rest_s):
+        at_once = changed or (memory.failures == 0 and presses(self._sampler.latest(endpoint)))
+        if memory.running or (not at_once and now_s < memory.due_at_s + rest_s):
             return False
         memory.running = True
         first = memory.fingerprint is None

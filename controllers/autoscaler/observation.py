@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from controllers.autoscaler.load import LoadSample
 from controllers.autoscaler.settings import Settings
-from controllers.autoscaler.window import Means, means, service_time_s
+from controllers.autoscaler.window import Means, means, noise_rps, service_time_s
 
 
 class Role(StrEnum):
@@ -27,7 +27,8 @@ class Revision:
     """`asked` is what we last asked for (None: never), `live` what the Deployment says, `limit` a replica's.
 
     Of its pods, by owner and phase: `starting` are not ready yet and may be, `failing` have failed to start more than
-    once. `start_s`: how long a pod took lately from its creation to ready, None: not yet seen.
+    once. `start_s`: how long a pod took lately from its creation to ready, None: not yet seen. `learnt`: the limit
+    rests on a knee that was met.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Revision:
     starting: int = 0
     failing: int = 0
     start_s: float | None = None
+    learnt: bool = False
 
     @property
     def issued(self) -> int:
@@ -48,7 +50,8 @@ class Revision:
 
 @dataclass(frozen=True)
 class Observation:
-    """An endpoint at one moment. `fast` and `slow` are the means of the two up windows, None where unknown."""
+    """An endpoint at one moment. `slow` and `fast` are the means of the two up windows, `sharp` of the newest seconds;
+    `noise_rps` is the standard deviation of a second's arrivals. None where unknown."""
 
     fast: Means | None
     slow: Means | None
@@ -57,6 +60,8 @@ class Observation:
     concurrency_max: int
     revisions: tuple[Revision, ...]
     budget: int | None = None
+    sharp: Means | None = None
+    noise_rps: float | None = None
 
 
 def observation_of(
@@ -66,13 +71,20 @@ def observation_of(
     settings: Settings,
     now_s: float,
 ) -> Observation:
-    """`samples` of about one a `settings.sample_s`, in any order; `concurrency`: the endpoint's min and max."""
+    """`samples` of about one a `settings.sample_s`, in any order; `concurrency`: the endpoint's min and max.
+
+    No window is shorter than a request takes: within less than W, arrivals say little of what is in flight.
+    """
     completions = settings.completions / settings.sample_s
+    w_s = service_time_s(samples, now_s, settings.service_window_s, completions)
+    least_s = min(w_s or 0.0, settings.service_window_s)
     return Observation(
-        fast=means(samples, now_s, settings.fast_window_s),
-        slow=means(samples, now_s, settings.up_window_s),
-        service_time_s=service_time_s(samples, now_s, settings.service_window_s, completions),
+        fast=means(samples, now_s, max(settings.fast_window_s, least_s)),
+        slow=means(samples, now_s, max(settings.up_window_s, 2 * least_s)),
+        service_time_s=w_s,
         concurrency_min=concurrency[0],
         concurrency_max=concurrency[1],
         revisions=tuple(revisions),
+        sharp=means(samples, now_s, max(settings.sharp_window_s, least_s)),
+        noise_rps=noise_rps(samples, now_s, settings.noise_window_s),
     )

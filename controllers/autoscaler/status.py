@@ -19,7 +19,7 @@ from controllers.kube.resources import Object
 
 CONDITION = "Scaled"
 DECISIONS_MAX = 10
-_LIVE = ("demand", "decidedAt", "load", "reason", "rules")
+_LIVE = ("demand", "decidedAt", "load", "reason", "rules", "targetConcurrency")
 
 
 @dataclass(frozen=True)
@@ -85,10 +85,10 @@ def status_object(endpoint: Object, report: Report, settings: Settings, now_s: f
 
 
 def _weight(value: Any) -> Any:
-    """Without what the learner says by the way."""
+    """Without what follows the load, or is said by the way."""
     if not isinstance(value, dict):
         return value
-    return {name: _weight(each) for name, each in value.items() if name not in ("why", "baselineMs")}
+    return {name: _weight(each) for name, each in value.items() if name not in ("why", "baselineMs", "target")}
 
 
 def _stale(before: Object, settings: Settings, now_s: float) -> bool:

@@ -23,6 +23,14 @@ class Told:
 
 
 @dataclass(frozen=True)
+class Limit:
+    """Requests in flight that one replica may take; `learnt`: by a knee that was met."""
+
+    requests: int
+    learnt: bool = False
+
+
+@dataclass(frozen=True)
 class Endpoint:
     """`backends` is None until a gateway has said anything about the endpoint. `control` is a person's hold, expired
     or not; `control_problem` is why there is none although somebody wrote one."""
@@ -98,25 +106,26 @@ def revisions_of(
     deployments: Iterable[Object],
     utilization: float,
     starts: Mapping[str, Starts] | None = None,
-    limits: Mapping[str, int] | None = None,
+    limits: Mapping[str, Limit] | None = None,
 ) -> tuple[Revision, ...]:
     """The endpoint's own revisions. A deleted object's of the same name are not among them. `limits`: of a replica, by
     revision, where it is not the runtime's first one."""
-    pods, known = starts or {}, limits or {}
+    pods, known, first = starts or {}, limits or {}, Limit(endpoint.initial_limit)
     owned = {key_of(d)[1]: d for d in deployments if _owned(endpoint, d)}
     traffic = endpoint.routed if endpoint.routed in owned else endpoint.traffic
     return tuple(
         Revision(
             name=name,
             role=_role(name, traffic, endpoint.phases.get(name), number(owned[name], "status", "readyReplicas")),
-            limit=known.get(name, endpoint.initial_limit),
-            target=target_of(known.get(name, endpoint.initial_limit), utilization),
+            limit=known.get(name, first).requests,
+            target=target_of(known.get(name, first).requests, utilization),
             live=number(owned[name], "spec", "replicas"),
             ready=number(owned[name], "status", "readyReplicas"),
             asked=endpoint.asked.get(name),
             starting=pods.get(name, Starts()).starting,
             failing=pods.get(name, Starts()).failing,
             start_s=pods.get(name, Starts()).start_s,
+            learnt=known.get(name, first).learnt,
         )
         for name in sorted(owned)
     )

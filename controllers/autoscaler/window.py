@@ -4,11 +4,15 @@ Owns means and maxima, and what may be said when samples are missing: a mean is 
 one says "at least", and a window is covered only if no hole in it is longer than the allowed gap.
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from controllers.autoscaler.load import Load, LoadSample
 from controllers.autoscaler.moment import Moment
+
+_PAIRS_LEAST = 10
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,12 @@ class Means:
     served_rps: float | None
     refused_rps: float | None
     complete: bool
+    retried_rps: float | None = None
+
+    @property
+    def first_rps(self) -> float | None:
+        """First attempts: arrived, less what is marked as a retry."""
+        return None if self.arrived_rps is None else max(self.arrived_rps - (self.retried_rps or 0.0), 0.0)
 
 
 def recent(samples: Iterable[LoadSample], now_s: float, window_s: float) -> list[LoadSample]:
@@ -45,6 +55,7 @@ def _means(loads: Sequence[Load], complete: bool) -> Means:
         served_rps=_mean(loads, lambda load: load.served_rps),
         refused_rps=_mean(loads, lambda load: load.refused_rps),
         complete=complete,
+        retried_rps=_mean(loads, lambda load: load.retried_rps),
     )
 
 
@@ -67,6 +78,24 @@ def service_time_s(samples: Iterable[LoadSample], now_s: float, window_s: float,
     if not loads or served < least:
         return None
     return sum(load.in_flight for load in loads) / served
+
+
+def noise_rps(samples: Iterable[LoadSample], now_s: float, window_s: float) -> float | None:
+    """The standard deviation of a second's arrivals, from successive differences, which a step or a slope hardly
+    moves (von Neumann 1941): sqrt(mean((x_i - x_i-1)^2) / 2). None below ten pairs.
+
+    8, 12, 8, 12: the differences are 4, so sqrt(16 / 2) = 2.8.
+    """
+    known = sorted(
+        (sample.at_s, sample.load.arrived_rps)
+        for sample in recent(samples, now_s, window_s)
+        if sample.complete and sample.load is not None and sample.load.sane and sample.load.arrived_rps is not None
+    )
+    squares = [(later - earlier) * (later - earlier) for (_, earlier), (_, later) in pairwise(known)]
+    if len(squares) < _PAIRS_LEAST:
+        return None
+    deviation = math.sqrt(sum(squares) / len(squares) / 2)
+    return deviation if deviation < math.inf else None
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers.autoscaler.core import State, decide
+from controllers.autoscaler.core import Eased, State, decide
+from controllers.autoscaler.demand import Surge
 from controllers.autoscaler.load import Load, LoadSample
 from controllers.autoscaler.observation import Observation, Revision, Role
+from controllers.autoscaler.recent import Recent
 from controllers.autoscaler.settings import Settings
 from controllers.autoscaler.window import Demands, Means, means, service_time_s
 from spec.sizing import ceiling_replicas, floor_replicas, replicas_for, target_of
@@ -22,7 +24,7 @@ anything = st.floats(allow_nan=True, allow_infinity=True)
 @st.composite
 def loads(draw: st.DrawFn) -> Means:
     rates = st.none() | numbers
-    return Means(draw(numbers), draw(numbers), draw(rates), draw(rates), draw(rates), draw(st.booleans()))
+    return Means(draw(numbers), draw(numbers), draw(rates), draw(rates), draw(rates), draw(st.booleans()), draw(rates))
 
 
 @st.composite
@@ -31,7 +33,7 @@ def revisions(draw: st.DrawFn, role: Role) -> Revision:
     live = draw(st.integers(0, 5000))
     asked = draw(st.none() | st.integers(0, 5000))
     target = target_of(limit, draw(st.floats(0.1, 1.0)))
-    return Revision(str(role), role, limit, target, live, draw(st.integers(0, live)), asked)
+    return Revision(str(role), role, limit, target, live, draw(st.integers(0, live)), asked, learnt=draw(st.booleans()))
 
 
 @st.composite
@@ -45,16 +47,21 @@ def observations(draw: st.DrawFn) -> Observation:
         concurrency_min=low,
         concurrency_max=low + span,
         revisions=tuple(draw(revisions(role)) for role in roles),
+        sharp=draw(st.none() | loads()),
+        noise_rps=draw(st.none() | numbers),
     )
 
 
 @st.composite
 def states(draw: st.DrawFn) -> State:
-    past = Demands()
+    past, recent = Demands(), Recent()
     for turn, demand in enumerate(draw(st.lists(st.none() | numbers, max_size=70))):
         if demand is not None:
             past = past.add(NOW_S - 350 + 5.0 * turn, demand, draw(st.booleans()), 300.0, 20.0)
-    return State(past, draw(st.none() | st.floats(0, NOW_S)))
+            recent = recent.add(NOW_S - 350 + 5.0 * turn, demand, 10, 300.0)
+    surge = draw(st.none() | st.builds(Surge, st.floats(0, NOW_S), numbers))
+    eased = draw(st.none() | st.builds(Eased, st.floats(0, NOW_S), st.floats(0.01, 5000)))
+    return State(past, draw(st.none() | st.floats(0, NOW_S)), recent, surge, eased)
 
 
 settings = st.builds(
@@ -80,9 +87,10 @@ def test_every_scaled_revision_is_inside_floor_and_ceiling(
 ) -> None:
     _, verdict = decide(state, observation, chosen, NOW_S)
     assert len(verdict.decisions) == len(observation.revisions)
+    declared = {revision.name: revision.target for revision in observation.revisions}
     for decision in verdict.decisions:
         if decision.role in (Role.TRAFFIC, Role.SUCCESSOR):
-            low, high = bounds(observation, decision.target)
+            low, high = bounds(observation, declared[decision.revision])
             assert low <= decision.desired <= high
 
 
@@ -105,8 +113,9 @@ def test_unknown_never_lowers_below_what_the_ceiling_allows(
     state: State, observation: Observation, chosen: Settings
 ) -> None:
     _, verdict = decide(state, replace(observation, fast=None), chosen, NOW_S)
+    declared = {revision.name: revision.target for revision in observation.revisions}
     for decision in verdict.decisions:
-        _, high = bounds(observation, decision.target)
+        _, high = bounds(observation, declared[decision.revision])
         assert decision.desired >= min(decision.issued, high)
 
 
@@ -114,8 +123,9 @@ def test_unknown_never_lowers_below_what_the_ceiling_allows(
 @pytest.mark.case("autoscaler-A4")
 def test_an_incomplete_load_never_lowers(state: State, observation: Observation, chosen: Settings, load: Means) -> None:
     partial = replace(observation, fast=replace(load, complete=False), slow=None)
+    declared = {revision.name: revision.target for revision in observation.revisions}
     for decision in decide(state, partial, chosen, NOW_S)[1].decisions:
-        _, high = bounds(observation, decision.target)
+        _, high = bounds(observation, declared[decision.revision])
         assert decision.desired >= min(decision.issued, high)
 
 

@@ -31,7 +31,7 @@ async def test_ten_minutes_after_its_start_the_limit_is_the_knee_and_replicas_fi
     world = await learnt(limit)
     assert told(world)["limit"] == pytest.approx(KNEE, abs=2)
     assert told(world)["knee"] == pytest.approx(KNEE, abs=2)
-    assert told(world)["target"] == pytest.approx(0.8 * told(world)["limit"])
+    assert 0.8 <= told(world)["target"] / told(world)["limit"] <= 0.9
     assert told(world)["baselineMs"] == pytest.approx(200, rel=0.1)
     assert told(world)["why"]
     await world.run(300)

@@ -6,8 +6,9 @@ import pytest
 
 from controllers.autoscaler.act import Scaler
 from controllers.autoscaler.core import Decision, Verdict
+from controllers.autoscaler.demand import Demand
 from controllers.autoscaler.observation import Role
-from controllers.autoscaler.rules import Demand, Reason
+from controllers.autoscaler.rules import Reason
 from controllers.autoscaler.status import Change
 from controllers.autoscaler.view import Endpoint, endpoint_of
 from controllers.kube import DEPLOYMENTS, Conflict, Forbidden, Gvr, NotFound, Object, Unreachable

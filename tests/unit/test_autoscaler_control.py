@@ -7,8 +7,9 @@ import pytest
 
 from controllers.autoscaler.control import Control, Mode, control_text, controlled, in_force, parse_control
 from controllers.autoscaler.core import Decision, Verdict
+from controllers.autoscaler.demand import Demand
 from controllers.autoscaler.observation import Observation, Role
-from controllers.autoscaler.rules import Demand, Reason
+from controllers.autoscaler.rules import Reason
 
 OBSERVED = Observation(None, None, None, 16, 80, ())  # floor 2, ceiling 10 at target 8
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from controllers.autoscaler.core import Decision, State, Verdict, decide, demand_of
+from controllers.autoscaler.core import Decision, State, Verdict, decide
 from controllers.autoscaler.observation import Observation, Revision, Role
-from controllers.autoscaler.rules import Demand, Reason
+from controllers.autoscaler.rules import Reason
 from controllers.autoscaler.settings import Settings
 from controllers.autoscaler.window import Demands, Means
 
@@ -19,7 +19,7 @@ def load(in_flight: float, queued: float = 0.0, arrived: float | None = None, re
 
 
 def revision(name: str = "a", role: Role = Role.TRAFFIC, issued: int = 4, **changes: object) -> Revision:
-    made = Revision(name, role, limit=12, target=10.0, live=issued, ready=issued, asked=issued)
+    made = Revision(name, role, limit=11, target=10.0, live=issued, ready=issued, asked=issued)
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
@@ -44,42 +44,6 @@ def verdict(state: State, observation: Observation) -> Verdict:
 
 def of(found: Verdict, name: str = "a") -> Decision:
     return next(d for d in found.decisions if d.revision == name)
-
-
-@pytest.mark.parametrize(
-    ("fast", "slow", "service_s", "expected"),
-    [
-        (load(30.0), load(30.0), 0.2, Demand(30.0, True, False)),
-        (load(80.0), load(30.0), 0.2, Demand(80.0, True, False)),
-        (load(10.0), load(30.0), 0.2, Demand(30.0, True, False)),
-        (load(40.0, refused=5.0, arrived=1000.0), load(0.0), 0.2, Demand(200.0, True, True)),
-        (load(40.0, queued=100.0, arrived=1000.0), load(0.0), 0.2, Demand(204.0, True, True)),
-        (load(40.0, queued=100.0, arrived=1.0), load(0.0), 20.0, Demand(140.0, True, True)),
-        (load(40.0, queued=100.0, arrived=1000.0), load(0.0), None, Demand(140.0, True, True)),
-        (load(40.0, queued=100.0, arrived=None), load(0.0), 0.2, Demand(140.0, True, True)),
-        (load(40.0, arrived=1000.0), load(0.0), 0.2, Demand(40.0, True, False)),
-        (None, load(30.0), 0.2, Demand(None, False, False)),
-        (None, None, None, Demand(None, False, False)),
-    ],
-    ids=[
-        "steady is in flight",
-        "a step shows in the fast window",
-        "the slow window holds",
-        "overload is arrivals times service time",
-        "a backlog is to be gone in 5 s",
-        "no more than the backlog itself",
-        "without a service time in flight and queued",
-        "without arrivals in flight and queued",
-        "no overload without queue or refusal",
-        "nothing of late is unknown",
-        "nothing at all is unknown",
-    ],
-)
-@pytest.mark.case("autoscaler-F5")
-def test_demand(fast: Means | None, slow: Means | None, service_s: float | None, expected: Demand) -> None:
-    found = demand_of(seen(fast, slow=slow, service_time_s=service_s), SETTINGS)
-    assert found.requests == (None if expected.requests is None else pytest.approx(expected.requests))
-    assert (found.complete, found.overloaded) == (expected.complete, expected.overloaded)
 
 
 def test_a_load_within_what_is_there_changes_nothing() -> None:

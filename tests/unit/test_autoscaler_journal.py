@@ -115,8 +115,9 @@ def test_a_replay_names_the_first_difference(tmp_path: Path, capsys: pytest.Capt
     path.write_text(f"{line_of(EVERY_KIND[1])}\n{json.dumps(plain)}\nno record\n")
     code, said = run_replay(path, capsys)
     assert code == 1
+    requests = EVERY_KIND[0].turn.verdict.demand.requests
     assert said == (
-        "line 2, team-alpha/iris: verdict.demand.requests: 40.0, was 1.5\n"
+        f"line 2, team-alpha/iris: verdict.demand.requests: {requests}, was 1.5\n"
         "1 of 2 records decide otherwise, 1 lines are no record\n"
     )
 

@@ -13,7 +13,7 @@ from controllers.autoscaler.vertical.knowledge import Knowledge, Probe
 from controllers.autoscaler.vertical.rules import Reason
 from controllers.autoscaler.vertical.settings import Settings
 from controllers.autoscaler.vertical.signals import UNKNOWN, Signals
-from controllers.autoscaler.view import Endpoint, endpoint_of
+from controllers.autoscaler.view import Endpoint, Limit, endpoint_of
 from controllers.kube import Object
 
 SETTINGS = Settings()
@@ -118,8 +118,8 @@ def test_without_a_checkpoint_the_status_is_where_it_goes_on() -> None:
     said = endpoint({"iris-a": {"limit": 12, "knee": 11.5, "baselineMs": 250.0}})
     found = of(Learnt(), said=said)
     assert (found.limit, found.knee, found.floor_s) == (12, 11.5, 0.25)
-    assert limits(Learnt(), said, [deployment()]) == {"iris-a": 12}
-    assert limits(Learnt(), endpoint({"iris-a": {"limit": 0}}), [deployment()]) == {"iris-a": 64}
+    assert limits(Learnt(), said, [deployment()]) == {"iris-a": Limit(12, learnt=True)}
+    assert limits(Learnt(), endpoint({"iris-a": {"limit": 0}}), [deployment()]) == {"iris-a": Limit(64)}
 
 
 def test_who_does_not_lead_follows_what_the_leader_tells() -> None:
@@ -136,7 +136,7 @@ def test_the_revision_with_the_traffic_learns_and_no_other() -> None:
     assert set(found.advice) == {"iris-a"}
     assert found.advice["iris-a"].limit == 32
     assert found.due_at_s == NOW_S + 30
-    assert limits(found, endpoint(), [deployment()]) == {"iris-a": 32}
+    assert limits(found, endpoint(), [deployment()]) == {"iris-a": Limit(32, learnt=True)}
 
 
 @pytest.mark.case("autoscaler-D10")

@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from controllers.autoscaler.demand import Demand
 from controllers.autoscaler.rules import (
     ORDER,
-    Demand,
     Outcome,
     Reason,
     Situation,
     budget,
+    bursts,
     ceiling,
     floor,
     growth_cap,
@@ -24,10 +25,14 @@ from spec.sizing import REPLICAS_MAX, ceiling_replicas, floor_replicas, replicas
 
 SITUATION = Situation(
     issued=4,
+    limit=12,
     target=10.0,
+    declared=10.0,
+    eased=10.0,
     demand=Demand(35.0, True, False),
     peak=35.0,
     covered=True,
+    expected=None,
     concurrency_min=1,
     concurrency_max=10_000,
     budget=None,
@@ -143,6 +148,49 @@ def test_the_replicas_left_carry_the_peak_within_the_headroom(peak: float, propo
 
 
 @pytest.mark.parametrize(
+    ("noise", "requests", "expected"),
+    [(0.0, 41.0, 5), (2.0, 41.0, 4), (2.0, 42.1, 5), (99.0, 44.0, 4), (99.0, 44.1, 5)],
+)
+@pytest.mark.case("autoscaler-F2")
+def test_more_replicas_are_asked_for_only_beyond_the_noise_and_a_tenth_is_the_most_that_passes_for_it(
+    noise: float, requests: float, expected: int
+) -> None:
+    """4 replicas at 10 carry 40."""
+    bound = raw(at(demand=Demand(requests, True, False, noise)), 4)
+    assert bound is not None
+    assert bound.replicas == expected
+
+
+@pytest.mark.parametrize(
+    ("expected", "issued", "proposed", "least"),
+    [
+        (None, 4, 1, None),
+        (45.0, 4, 4, None),
+        (45.7, 4, 4, 5),
+        (95.0, 4, 4, 9),
+        (41.0, 4, 3, 4),
+        (41.1, 5, 4, 5),
+        (30.7, 4, 3, None),
+        (30.8, 4, 3, 4),
+        (5.0, 4, 1, None),
+    ],
+)
+def test_what_is_expected_fits_under_the_limits_and_after_a_decrease_within_their_headroom(
+    expected: float | None, issued: int, proposed: int, least: int | None
+) -> None:
+    """Limit 12 at 0.95: 11.4 a replica, 10.26 after a decrease: 4 replicas hold 45.6, and 41.04 with headroom."""
+    bound = bursts(at(expected=expected, issued=issued), proposed)
+    assert (None if bound is None else bound.replicas) == least
+
+
+def test_a_decrease_rests_on_the_eased_target() -> None:
+    """The target has doubled to 20; the peak of 35 keeps 4 replicas at 10 for now, and 2 later."""
+    situation = at(target=20.0, issued=4, demand=known(35.0))
+    assert (bound := stabilise(situation, 2)) is not None and bound.replicas == 4
+    assert (bound := n_minus_1(replace(situation, eased=20.0), 2)) is None or bound.replicas == 2
+
+
+@pytest.mark.parametrize(
     ("issued", "proposed", "expected"), [(1, 36, 10), (10, 36, None), (4, 41, 40), (0, 500, None), (1, 2, None)]
 )
 @pytest.mark.case("autoscaler-B4")
@@ -170,7 +218,7 @@ def test_the_bounds_hold_whatever_came_before() -> None:
 
 def test_the_order_is_fixed() -> None:
     names = [rule.__name__ for rule in ORDER]
-    assert names == ["raw", "stabilise", "n_minus_1", "growth_cap", "floor", "ceiling", "budget"]
+    assert names == ["raw", "stabilise", "n_minus_1", "bursts", "growth_cap", "floor", "ceiling", "budget"]
 
 
 @pytest.mark.parametrize(

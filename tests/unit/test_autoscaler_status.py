@@ -7,9 +7,10 @@ import pytest
 
 from controllers.autoscaler.control import Control, Mode
 from controllers.autoscaler.core import Decision, Verdict
+from controllers.autoscaler.demand import Demand
 from controllers.autoscaler.holds import Hold
 from controllers.autoscaler.observation import Observation, Role
-from controllers.autoscaler.rules import Demand, Reason
+from controllers.autoscaler.rules import Reason
 from controllers.autoscaler.settings import Settings
 from controllers.autoscaler.status import Change, Report, detail, status_object
 from controllers.autoscaler.view import endpoint_of, foreign_writer, is_claimed, revisions_of

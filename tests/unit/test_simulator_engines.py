@@ -174,7 +174,7 @@ CASES: dict[str, tuple[Scenario, Callable[[Scenario], NewPolicy]]] = {
         replace(STEADY, load=Rates([8.0] * 400, cv=3.0), service=Service(2.0, cv=1.0), objective_s=4.0),
         lambda s: fixed(2),
     ),
-    "step": (Scenario(Rates([5.0] * 60 + [200.0] * 100), max_replicas=40), ours),
+    "step": (Scenario(Rates([5.0] * 60 + [200.0] * 100), max_replicas=40), lambda s: ours(s, vertical=False)),
 }
 
 

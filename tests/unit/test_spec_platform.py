@@ -33,7 +33,7 @@ def test_the_embedded_cluster_needs_a_name_alone() -> None:
     assert (spec.cluster, spec.context, spec.registry, spec.model_registry) == ("embedded", None, None, None)
     assert spec.gateway.model_dump() == {"expose": "NodePort", "port": 8443, "spare_backends": 256}
     assert spec.autoscaler.model_dump() == {
-        "down_window_s": 300,
+        "down_window_s": 120,
         "up_window_s": 20,
         "fast_window_s": 5,
         "growth": 10.0,

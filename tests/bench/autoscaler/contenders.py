@@ -38,7 +38,11 @@ class Contender:
 
 def _ours(traffic: Traffic, start_up_s: float, setting: float) -> NewPolicy:
     """The horizontal axis alone: these replicas have no knee, and the limit is as declared for everyone."""
-    return ours(traffic.scenario(start_up_s), replace(Settings(), utilization=setting), vertical=False)
+    return ours(
+        traffic.scenario(start_up_s),
+        replace(Settings(), utilization=setting, pooled=min(Settings().pooled, setting + 0.1)),
+        vertical=False,
+    )
 
 
 def _bounded(traffic: Traffic, start_up_s: float) -> QueueRules:

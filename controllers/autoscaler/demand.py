@@ -1,0 +1,113 @@
+"""How many requests should be in flight now: from an endpoint's windows to its demand. Pure.
+
+Owns the formula, what counts as overload, and which arrivals are retries. Its one idea: demand is arrivals x W
+(Little 1961), which is what is in flight in steady state and, unlike it, does not stop at what ready replicas hold.
+"""
+
+import math
+from dataclasses import dataclass
+
+from controllers.autoscaler.load import LoadSample
+from controllers.autoscaler.moment import Moment
+from controllers.autoscaler.observation import Observation
+from controllers.autoscaler.settings import Settings
+from controllers.autoscaler.window import Means
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Requests that should be in flight now; None: unknown. `complete` False: at least this.
+
+    `noise`: the standard deviation of the long mean, in requests. `dispersion`: the variance of a second's arrivals
+    over their mean, at least 1 (Poisson).
+    """
+
+    requests: float | None
+    complete: bool
+    overloaded: bool
+    noise: float = 0.0
+    dispersion: float = 1.0
+
+
+@dataclass(frozen=True)
+class Surge:
+    """An overload: since when, and what arrived before the first refused clients could be back."""
+
+    since_s: Moment
+    first_rps: float
+
+
+def presses(sample: LoadSample | None) -> bool:
+    """Whether a sample shows an overload, which does not wait for the end of a cycle."""
+    return sample is not None and sample.load is not None and (sample.load.queued > 0 or bool(sample.load.refused_rps))
+
+
+def surge_of(before: Surge | None, observation: Observation, settings: Settings, now_s: float) -> Surge | None:
+    """The overload after this moment; it ends once the short window shows no refusal."""
+    fast, sharp = observation.fast, observation.sharp or observation.fast
+    if fast is None or sharp is None or fast.refused_rps is None or sharp.first_rps is None:
+        return before
+    if fast.refused_rps <= 0:
+        return None
+    if before is None:
+        return Surge(now_s, sharp.first_rps)
+    if now_s - before.since_s < settings.retry_s:
+        return Surge(before.since_s, max(before.first_rps, sharp.first_rps))
+    return before
+
+
+def demand_of(observation: Observation, surge: Surge | None, settings: Settings) -> Demand:
+    """The long mean, or what the short one is above its noise if that is more; in overload also the newest seconds.
+
+    200 in flight on the long mean, 260 on the short one whose standard deviation is 10: 260 - 2 x 10 = 240.
+    """
+    fast, slow, sharp = observation.fast, observation.slow, observation.sharp
+    if fast is None:
+        return Demand(None, complete=False, overloaded=False)
+    w_s = observation.service_time_s
+    noise = (observation.noise_rps or 0.0) * (w_s or 0.0)
+    requests, overloaded = _window_demand(slow or fast, w_s, surge, settings)
+    for means, window_s in ((fast, settings.fast_window_s), (_pressed(sharp), settings.sharp_window_s)):
+        if means is not None:
+            quick, pressed = _window_demand(means, w_s, surge, settings)
+            quick -= settings.significance * noise / math.sqrt(max(window_s, w_s or 0.0))
+            requests, overloaded = max((requests, overloaded), (quick, pressed))
+    deviation = noise / math.sqrt(settings.up_window_s)
+    return Demand(requests, fast.complete, overloaded, deviation, _dispersion(observation))
+
+
+def _window_demand(means: Means, w_s: float | None, surge: Surge | None, settings: Settings) -> tuple[float, bool]:
+    """First attempts x W, at least what is in flight, and the backlog's share to be gone in the drain time. Where W or
+    the arrivals are unknown: in flight and queued.
+
+    4 replicas of 10 hold 40 in flight, while 1,000 arrivals/s x 0.2 s need 200. A backlog of 100 at W = 0.2 s drains
+    in 5 s with 100 x 0.2 / 5 = 4 more in flight.
+    """
+    overloaded = means.queued > 0 or bool(means.refused_rps)
+    if w_s is None or means.first_rps is None:
+        return means.in_flight + means.queued, overloaded
+    drain_s = max(settings.drain_s, settings.drain_services * w_s)
+    arriving = (means.first_rps - _retried(means, surge)) * w_s
+    return max(arriving, means.in_flight) + means.queued * min(1.0, w_s / drain_s), overloaded
+
+
+def _retried(means: Means, surge: Surge | None) -> float:
+    """Unmarked retries, per second: what arrives beyond the overload's first seconds, at most what was refused.
+
+    1,000/s arrived at first, 960 of them were refused and 1,900/s arrive now: 900 of these are retries.
+    """
+    if surge is None or means.first_rps is None or not means.refused_rps:
+        return 0.0
+    return max(min(means.first_rps - surge.first_rps, means.refused_rps), 0.0)
+
+
+def _pressed(sharp: Means | None) -> Means | None:
+    """The newest seconds, if they are an overload and known whole: their noise is worth it only then."""
+    return sharp if sharp is not None and sharp.complete and (sharp.queued > 0 or bool(sharp.refused_rps)) else None
+
+
+def _dispersion(observation: Observation) -> float:
+    slow = observation.slow
+    if observation.noise_rps is None or slow is None or not slow.first_rps:
+        return 1.0
+    return max(observation.noise_rps * observation.noise_rps / slow.first_rps, 1.0)

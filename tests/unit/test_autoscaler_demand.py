@@ -1,0 +1,125 @@
+"""Demand: from windows to requests that should be in flight, row by row as the formula's text says."""
+
+from dataclasses import replace
+
+import pytest
+
+from controllers.autoscaler.demand import Demand, Surge, demand_of, presses, surge_of
+from controllers.autoscaler.load import Load, LoadSample
+from controllers.autoscaler.observation import Observation
+from controllers.autoscaler.settings import Settings
+from controllers.autoscaler.window import Means
+
+SETTINGS = Settings()
+
+
+def load(in_flight: float, queued: float = 0.0, arrived: float | None = None, refused: float = 0.0) -> Means:
+    return Means(in_flight, queued, arrived, arrived, refused, True)
+
+
+def seen(fast: Means | None, slow: Means | None = None, service_s: float | None = 0.2, **more: object) -> Observation:
+    made = Observation(fast, slow, service_s, 1, 10_000, ())
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("fast", "slow", "service_s", "expected"),
+    [
+        (load(30.0), load(30.0), 0.2, Demand(30.0, True, False)),
+        (load(80.0), load(30.0), 0.2, Demand(80.0, True, False)),
+        (load(10.0), load(30.0), 0.2, Demand(30.0, True, False)),
+        (load(40.0, refused=5.0, arrived=1000.0), load(0.0), 0.2, Demand(200.0, True, True)),
+        (load(40.0, queued=100.0, arrived=1000.0), load(0.0), 0.2, Demand(204.0, True, True)),
+        (load(40.0, queued=100.0, arrived=1.0), load(0.0), 20.0, Demand(80.0, True, True)),
+        (load(40.0, queued=100.0, arrived=1000.0), load(0.0), None, Demand(140.0, True, True)),
+        (load(40.0, queued=100.0, arrived=None), load(0.0), 0.2, Demand(140.0, True, True)),
+        (load(40.0, arrived=1000.0), load(0.0), 0.2, Demand(200.0, True, False)),
+        (load(40.0, arrived=0.0), load(0.0), 60.0, Demand(40.0, True, False)),
+        (None, load(30.0), 0.2, Demand(None, False, False)),
+        (None, None, None, Demand(None, False, False)),
+    ],
+    ids=[
+        "without arrivals in flight",
+        "a step shows in the fast window",
+        "the slow window holds",
+        "arrivals times service time",
+        "a backlog is to be gone in 5 s",
+        "a backlog of long requests in 2.5 of them",
+        "without a service time in flight and queued",
+        "without arrivals in flight and queued",
+        "arrivals lead what is in flight",
+        "what is in flight still runs when nothing arrives any more",
+        "nothing of late is unknown",
+        "nothing at all is unknown",
+    ],
+)
+@pytest.mark.case("autoscaler-F5")
+def test_demand(fast: Means | None, slow: Means | None, service_s: float | None, expected: Demand) -> None:
+    found = demand_of(seen(fast, slow, service_s), None, SETTINGS)
+    assert found.requests == (None if expected.requests is None else pytest.approx(expected.requests))
+    assert (found.complete, found.overloaded) == (expected.complete, expected.overloaded)
+
+
+@pytest.mark.parametrize(
+    ("fast_rps", "expected"), [(1000.0, 200.0), (1100.0, 200.0), (1300.0, 240.0)], ids=["equal", "noise", "a step"]
+)
+def test_a_short_mean_counts_for_what_it_is_above_two_of_its_standard_deviations(
+    fast_rps: float, expected: float
+) -> None:
+    """A second's arrivals vary by 112 = 50 x sqrt(5), the mean of 5 s by 50, so demand by 10: 260 - 20 = 240."""
+    found = demand_of(seen(load(0.0, arrived=fast_rps), load(0.0, arrived=1000.0), noise_rps=111.803), None, SETTINGS)
+    assert found.requests == pytest.approx(expected, rel=1e-4)
+    assert found.noise == pytest.approx(111.803 * 0.2 / 20**0.5)
+    assert found.dispersion == pytest.approx(12.5, rel=1e-4)
+
+
+def test_in_overload_the_newest_seconds_count_and_otherwise_not() -> None:
+    calm, steep = load(40.0, arrived=200.0), load(40.0, queued=9.0, arrived=1000.0)
+    assert demand_of(seen(calm, calm, sharp=steep), None, SETTINGS).requests == pytest.approx(200.0 + 9 * 0.04)
+    steep = replace(steep, queued=0.0)
+    assert demand_of(seen(calm, calm, sharp=steep), None, SETTINGS).requests == pytest.approx(40.0)
+    partial = replace(steep, queued=9.0, complete=False)
+    assert demand_of(seen(calm, calm, sharp=partial), None, SETTINGS).requests == pytest.approx(40.0)
+
+
+def test_marked_retries_are_no_demand() -> None:
+    overload = replace(load(40.0, arrived=3000.0, refused=2800.0), retried_rps=2000.0)
+    assert demand_of(seen(overload, overload), None, SETTINGS).requests == pytest.approx(200.0)
+
+
+@pytest.mark.parametrize(
+    ("arrived", "refused", "expected"),
+    [(1900.0, 960.0, 200.0), (1900.0, 500.0, 280.0), (800.0, 500.0, 160.0), (1900.0, 0.0, 380.0)],
+    ids=["all of the excess was refused", "more than was refused", "less than at first", "no refusal"],
+)
+def test_unmarked_retries_are_what_exceeds_the_overloads_first_seconds_and_was_refused(
+    arrived: float, refused: float, expected: float
+) -> None:
+    now = load(40.0, arrived=arrived, refused=refused)
+    assert demand_of(seen(now, now), Surge(0.0, 1000.0), SETTINGS).requests == pytest.approx(expected)
+
+
+def test_a_surge_begins_with_the_first_refusal_takes_in_its_first_seconds_and_ends_with_the_last() -> None:
+    step = load(40.0, arrived=1000.0, refused=960.0)
+    surge = surge_of(None, seen(load(40.0, arrived=400.0, refused=9.0), sharp=step), SETTINGS, 100.0)
+    assert surge == Surge(100.0, 1000.0)
+    more = seen(step, sharp=replace(step, arrived_rps=1100.0))
+    assert surge_of(surge, more, SETTINGS, 102.0) == Surge(100.0, 1100.0)
+    assert surge_of(surge, more, SETTINGS, 103.0) == surge, "now the first that were refused may be back"
+    assert surge_of(surge, seen(None), SETTINGS, 104.0) == surge, "unknown is no end"
+    assert surge_of(surge, seen(load(40.0, arrived=400.0)), SETTINGS, 105.0) is None
+
+
+@pytest.mark.parametrize(
+    ("sample", "expected"),
+    [
+        (None, False),
+        (LoadSample(0.0, None), False),
+        (LoadSample(0.0, Load(9.0, 0.0)), False),
+        (LoadSample(0.0, Load(9.0, 0.0, 5.0, 5.0, 0.0)), False),
+        (LoadSample(0.0, Load(9.0, 1.0)), True),
+        (LoadSample(0.0, Load(9.0, 0.0, 5.0, 4.0, 1.0)), True),
+    ],
+)
+def test_a_queue_and_a_refusal_do_not_wait_for_the_cycle(sample: LoadSample | None, expected: bool) -> None:
+    assert presses(sample) is expected
