@@ -5,9 +5,10 @@ Owns the formula, what counts as overload, and which arrivals are retries. Its o
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from controllers.autoscaler.load import LoadSample
+from controllers.autoscaler.load import Load, LoadSample
 from controllers.autoscaler.moment import Moment
 from controllers.autoscaler.observation import Observation
 from controllers.autoscaler.settings import Settings
@@ -31,10 +32,12 @@ class Demand:
 
 @dataclass(frozen=True)
 class Surge:
-    """An overload: since when, and what arrived before the first refused clients could be back."""
+    """An overload: since when, the first attempts per second that it began with, and since when as many are served."""
 
     since_s: Moment
     first_rps: float
+    met_at_s: Moment | None = None
+    over: bool = False
 
 
 def presses(sample: LoadSample | None) -> bool:
@@ -43,17 +46,43 @@ def presses(sample: LoadSample | None) -> bool:
 
 
 def surge_of(before: Surge | None, observation: Observation, settings: Settings, now_s: float) -> Surge | None:
-    """The overload after this moment; it ends once the short window shows no refusal."""
-    fast, sharp = observation.fast, observation.sharp or observation.fast
-    if fast is None or sharp is None or fast.refused_rps is None or sharp.first_rps is None:
+    """The overload after this moment. It is over once the short window shows no refusal and forgotten once the long one
+    shows none. It begins anew where what came at first has been served for a while and yet others are refused: those
+    are no retries any more."""
+    fast, slow = observation.fast, observation.slow
+    if fast is None or fast.refused_rps is None or fast.first_rps is None:
         return before
     if fast.refused_rps <= 0:
-        return None
-    if before is None:
-        return Surge(now_s, sharp.first_rps)
-    if now_s - before.since_s < settings.retry_s:
-        return Surge(before.since_s, max(before.first_rps, sharp.first_rps))
-    return before
+        remembered = before is not None and slow is not None and bool(slow.refused_rps)
+        return replace(before, over=True) if before is not None and remembered else None
+    if before is None or before.over:
+        return Surge(now_s, _first_attempts(observation.onset, fast.first_rps))
+    if now_s - before.since_s < settings.onset_s:
+        return replace(before, first_rps=_first_attempts(observation.onset, fast.first_rps))
+    if (fast.served_rps or 0.0) < settings.served * before.first_rps:
+        return replace(before, met_at_s=None)
+    if before.met_at_s is None:
+        return replace(before, met_at_s=now_s)
+    return before if now_s - before.met_at_s < settings.patience_s else Surge(now_s, fast.first_rps)
+
+
+def _first_attempts(onset: Sequence[Load], otherwise: float) -> float:
+    """First attempts per second, f, from the first seconds of refusals: arrivals are f + r x the refusals before them.
+
+    400/s arrive (the step came within that second) and 360 are refused, then 1,360/s of which 1,320, then 2,320/s: what
+    was refused grew by 960 and arrivals by 960, so all come again (r = 1), and f = 1,360 - 360 = 1,000. Where arrivals
+    stay at 1,000, r = 0 and f = 1,000.
+    """
+    seconds = [(load.first_rps, load.refused_rps) for load in onset]
+    known = [(first, refused) for first, refused in seconds if first is not None and refused is not None]
+    if len(known) < 2:
+        return known[0][0] if known else otherwise
+    (began, missed), (second, missed_again) = known[:2]
+    share = 1.0
+    if len(known) > 2:
+        growth = missed_again - missed
+        share = min(max((known[2][0] - second) / growth, 0.0), 1.0) if growth > 0 else 0.0
+    return max(began, second - share * missed)
 
 
 def demand_of(observation: Observation, surge: Surge | None, settings: Settings) -> Demand:

@@ -8,9 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from controllers.autoscaler.load import LoadSample
+from controllers.autoscaler.load import Load, LoadSample
 from controllers.autoscaler.settings import Settings
-from controllers.autoscaler.window import Means, means, noise_rps, service_time_s
+from controllers.autoscaler.window import Means, means, noise_rps, onset, service_time_s
+
+_ONSET = 3
 
 
 class Role(StrEnum):
@@ -51,7 +53,8 @@ class Revision:
 @dataclass(frozen=True)
 class Observation:
     """An endpoint at one moment. `slow` and `fast` are the means of the two up windows, `sharp` of the newest seconds;
-    `noise_rps` is the standard deviation of a second's arrivals. None where unknown."""
+    `noise_rps` is the standard deviation of a second's arrivals; `onset` are an overload's first
+    seconds. None where unknown."""
 
     fast: Means | None
     slow: Means | None
@@ -62,6 +65,7 @@ class Observation:
     budget: int | None = None
     sharp: Means | None = None
     noise_rps: float | None = None
+    onset: tuple[Load, ...] = ()
 
 
 def observation_of(
@@ -87,4 +91,5 @@ def observation_of(
         revisions=tuple(revisions),
         sharp=means(samples, now_s, max(settings.sharp_window_s, least_s)),
         noise_rps=noise_rps(samples, now_s, settings.noise_window_s),
+        onset=onset(samples, _ONSET),
     )

@@ -15,7 +15,9 @@ class Settings:
     drain_s: a backlog shall be gone after this long, or after drain_services times W if that is longer.
     significance: so many standard deviations of a short mean are its noise. band: the largest share of what replicas
     carry that noise is let pass for. ease: fewer replicas a minute because of a better target, as a share.
-    retry_s: before this no refused client is back. present_s: the present that expectations start from.
+    onset_s: so long an overload's first seconds are looked at. served, patience_s: once this share of its first
+    attempts has been served for so long, what is refused is no retry any more.
+    present_s: the present that expectations start from.
     recent_s, burst_level, burst_repeats, burst_share: the memory of bursts; the share of half minutes that what is
     kept ready covers; how often a rise must have come; how full of their limit bursts may make replicas.
     start_s: time to ready where none was seen yet. gap_s: longer holes leave a window uncovered.
@@ -37,7 +39,9 @@ class Settings:
     significance: float = 2.0
     band: float = 0.1
     ease: float = 0.1
-    retry_s: float = 3.0
+    onset_s: float = 4.0
+    served: float = 0.95
+    patience_s: float = 20.0
     present_s: float = 60.0
     recent_s: float = 1800.0
     burst_level: float = 0.95

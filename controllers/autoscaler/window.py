@@ -7,7 +7,7 @@ one says "at least", and a window is covered only if no hole in it is longer tha
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from controllers.autoscaler.load import Load, LoadSample
 from controllers.autoscaler.moment import Moment
@@ -96,6 +96,14 @@ def noise_rps(samples: Iterable[LoadSample], now_s: float, window_s: float) -> f
         return None
     deviation = math.sqrt(sum(squares) / len(squares) / 2)
     return deviation if deviation < math.inf else None
+
+
+def onset(samples: Iterable[LoadSample], most: int) -> tuple[Load, ...]:
+    """The first `most` loads of the refusals that last until now; none where their beginning is not remembered."""
+    known = sorted((s for s in samples if s.complete and s.load is not None), key=lambda s: s.at_s, reverse=True)
+    loads = [s.load for s in known if s.load is not None]
+    lasting = list(takewhile(lambda load: bool(load.refused_rps), loads))
+    return tuple(lasting[::-1][:most]) if len(lasting) < len(loads) else ()
 
 
 @dataclass(frozen=True)

@@ -99,15 +99,61 @@ def test_unmarked_retries_are_what_exceeds_the_overloads_first_seconds_and_was_r
     assert demand_of(seen(now, now), Surge(0.0, 1000.0), SETTINGS).requests == pytest.approx(expected)
 
 
-def test_a_surge_begins_with_the_first_refusal_takes_in_its_first_seconds_and_ends_with_the_last() -> None:
-    step = load(40.0, arrived=1000.0, refused=960.0)
-    surge = surge_of(None, seen(load(40.0, arrived=400.0, refused=9.0), sharp=step), SETTINGS, 100.0)
-    assert surge == Surge(100.0, 1000.0)
-    more = seen(step, sharp=replace(step, arrived_rps=1100.0))
-    assert surge_of(surge, more, SETTINGS, 102.0) == Surge(100.0, 1100.0)
-    assert surge_of(surge, more, SETTINGS, 103.0) == surge, "now the first that were refused may be back"
-    assert surge_of(surge, seen(None), SETTINGS, 104.0) == surge, "unknown is no end"
-    assert surge_of(surge, seen(load(40.0, arrived=400.0)), SETTINGS, 105.0) is None
+def second(arrived: float, refused: float) -> Load:
+    return Load(40.0, 0.0, arrived, arrived - refused, refused)
+
+
+@pytest.mark.parametrize(
+    ("onset", "expected"),
+    [
+        ((), 777.0),
+        ((second(400.0, 360.0),), 400.0),
+        ((second(400.0, 360.0), second(1360.0, 1320.0)), 1000.0),
+        ((second(400.0, 360.0), second(1360.0, 1320.0), second(2320.0, 2280.0)), 1000.0),
+        ((second(400.0, 360.0), second(1000.0, 960.0), second(1000.0, 960.0)), 1000.0),
+        ((second(1000.0, 100.0), second(1100.0, 1060.0), second(2060.0, 2020.0)), 1000.0),
+        ((second(1000.0, 960.0), second(1000.0, 500.0), second(900.0, 100.0)), 1000.0),
+    ],
+    ids=[
+        "forgotten",
+        "one second",
+        "two seconds",
+        "all come again",
+        "none comes again",
+        "a queue took the first",
+        "fewer",
+    ],
+)
+def test_first_attempts_are_told_from_retries_by_an_overloads_first_seconds(
+    onset: tuple[Load, ...], expected: float
+) -> None:
+    now = load(40.0, arrived=777.0, refused=700.0)
+    surge = surge_of(None, seen(now, onset=onset), SETTINGS, 100.0)
+    assert surge == Surge(100.0, pytest.approx(expected))
+
+
+def test_a_surge_is_fixed_after_its_first_seconds_and_ends_with_the_last_refusal() -> None:
+    surge, onset = Surge(100.0, 1000.0), (second(1100.0, 960.0),)
+    now = replace(load(40.0, arrived=2000.0, refused=1800.0), served_rps=200.0)
+    assert surge_of(surge, seen(now, onset=onset), SETTINGS, 102.0) == Surge(100.0, 1100.0)
+    assert surge_of(surge, seen(now, onset=onset), SETTINGS, 104.0) == surge
+    assert surge_of(surge, seen(None), SETTINGS, 105.0) == surge, "unknown is no end"
+    calm = load(40.0, arrived=400.0)
+    over = surge_of(surge, seen(calm, now), SETTINGS, 106.0)
+    assert over == Surge(100.0, 1000.0, over=True), "the long window still has retries in it"
+    assert demand_of(seen(calm, now), over, SETTINGS).requests == pytest.approx(200.0)
+    assert surge_of(over, seen(calm, calm), SETTINGS, 126.0) is None
+    assert surge_of(over, seen(now, now, onset=onset), SETTINGS, 110.0) == Surge(110.0, 1100.0), "another one"
+
+
+def test_refusals_that_go_on_once_the_first_attempts_are_served_are_more_demand() -> None:
+    now = replace(load(200.0, arrived=1900.0, refused=940.0), served_rps=960.0)
+    surge = surge_of(Surge(100.0, 1000.0), seen(now), SETTINGS, 150.0)
+    assert surge == Surge(100.0, 1000.0, 150.0), "those who were refused may still come again"
+    assert surge_of(surge, seen(now), SETTINGS, 169.0) == surge
+    assert surge_of(surge, seen(now), SETTINGS, 170.0) == Surge(170.0, 1900.0)
+    fewer = replace(now, served_rps=900.0)
+    assert surge_of(surge, seen(fewer), SETTINGS, 170.0) == Surge(100.0, 1000.0)
 
 
 @pytest.mark.parametrize(
