@@ -114,10 +114,13 @@ def _held(verdict: Verdict, observation: Observation, control: Control) -> Itera
 
 
 def _set(decision: Decision, observation: Observation, replicas: int, reason: Reason) -> Decision:
+    """The range is counted by the declared target, as the rules do: a large pool's own is above it."""
+    declared = {revision.name: revision.target for revision in observation.revisions}
+    target = declared.get(decision.revision, decision.target)
     trace = [*decision.trace, (str(reason), replicas)]
     bounds = (
-        ("floor", max(replicas, floor_replicas(observation.concurrency_min, decision.target))),
-        ("ceiling", ceiling_replicas(observation.concurrency_max, decision.target)),
+        ("floor", max(replicas, floor_replicas(observation.concurrency_min, target))),
+        ("ceiling", ceiling_replicas(observation.concurrency_max, target)),
         ("budget", observation.budget if observation.budget is not None else REPLICAS_MAX),
     )
     for name, bound in bounds:

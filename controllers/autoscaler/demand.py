@@ -100,7 +100,7 @@ def demand_of(observation: Observation, surge: Surge | None, settings: Settings)
         if means is not None:
             quick, pressed = _window_demand(means, w_s, surge, settings)
             quick -= settings.significance * noise / math.sqrt(max(window_s, w_s or 0.0))
-            requests, overloaded = max((requests, overloaded), (quick, pressed))
+            requests, overloaded = max(requests, quick), overloaded or pressed
     deviation = noise / math.sqrt(settings.up_window_s)
     return Demand(requests, fast.complete, overloaded, deviation, _dispersion(observation))
 

@@ -30,6 +30,7 @@ RULES: Mapping[str, str] = {
     "raw": "demand over target",
     "stabilise": "a decrease goes no lower than the recent peak",
     "n_minus_1": "a decrease leaves room for the peak",
+    "bursts": "bursts that recurred in the last half hour stay covered",
     "growth_cap": "growth in one cycle is bounded",
     "floor": "always ready: concurrency.min",
     "ceiling": "never more: concurrency.max",

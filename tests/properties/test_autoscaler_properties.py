@@ -1,16 +1,19 @@
 """What holds of every decision, whatever is seen."""
 
 import math
+import random
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from controllers.autoscaler.core import Eased, State, decide
 from controllers.autoscaler.demand import Surge
 from controllers.autoscaler.load import Load, LoadSample
-from controllers.autoscaler.observation import Observation, Revision, Role
+from controllers.autoscaler.observation import Observation, Revision, Role, observation_of
 from controllers.autoscaler.recent import Recent
 from controllers.autoscaler.settings import Settings
 from controllers.autoscaler.window import Demands, Means, means, service_time_s
@@ -143,6 +146,49 @@ def test_more_demand_never_gives_fewer_replicas(
     assert all(less <= more for less, more in zip(*desired, strict=True))
 
 
+@given(st.data(), states(), settings, st.booleans())
+@pytest.mark.case("autoscaler-B2")
+def test_more_demand_never_gives_fewer_replicas_beside_an_overload_of_the_newest_seconds(
+    data: st.DataObject, state: State, chosen: Settings, learnt: bool
+) -> None:
+    """The two windows meet where either may say more: there the larger demand must not end up with the larger pool's
+    fuller target, which overload forbids."""
+    pressed = data.draw(st.integers(1, 2000), "in flight in the newest seconds")
+    sharp = Means(float(pressed), 1.0, None, None, None, True)
+    revision = Revision("a", Role.TRAFFIC, 10, 8.0, 5, 5, data.draw(st.integers(1, 300)), learnt=learnt)
+    desired = []
+    for in_flight in sorted(pressed + data.draw(st.integers(-pressed, 300)) for _ in range(2)):
+        load = Means(float(in_flight), 0.0, None, None, None, True)
+        seen = Observation(load, load, 1.0, 1, 100_000, (revision,), sharp=sharp)
+        desired.append(decide(state, seen, chosen, NOW_S)[1].decisions[0].desired)
+    assert desired == sorted(desired)
+
+
+@given(states(), observations(), settings, numbers, numbers)
+@pytest.mark.case("autoscaler-B2")
+@pytest.mark.case("autoscaler-F5")
+def test_more_arrivals_never_give_fewer_replicas(
+    state: State, observation: Observation, chosen: Settings, one: float, two: float
+) -> None:
+    desired = []
+    for arrived in sorted((one, two)):
+        load = Means(10.0, 0.0, arrived, None, 0.0, True)
+        seen = replace(observation, fast=load, slow=load, sharp=load, service_time_s=0.2, noise_rps=None)
+        desired.append([d.desired for d in decide(state, seen, chosen, NOW_S)[1].decisions])
+    assert all(less <= more for less, more in zip(*desired, strict=True))
+
+
+@given(states(), observations(), settings)
+def test_deciding_twice_at_one_moment_gives_the_same_as_once(
+    state: State, observation: Observation, chosen: Settings
+) -> None:
+    """What a decision remembers of its moment changes nothing when the same moment is decided on again."""
+    once, first = decide(state, observation, chosen, NOW_S)
+    twice, second = decide(once, observation, chosen, NOW_S)
+    assert second == first
+    assert twice == once
+
+
 @given(states(), observations(), settings)
 def test_following_a_decision_and_deciding_again_settles_without_turning_back(
     state: State, observation: Observation, chosen: Settings
@@ -194,6 +240,82 @@ def test_windows_are_finite_and_blind_to_order_whatever_the_samples(
         assert found.complete == again.complete
     service_s = service_time_s(samples, 100.0, 60.0, 1.0)
     assert service_s is None or service_s >= 0
+
+
+sampled = st.tuples(st.floats(NOW_S - 90, NOW_S + 10), anything, anything, anything, st.booleans(), st.booleans())
+
+
+@given(st.lists(sampled, max_size=40), states(), settings)
+@pytest.mark.case("autoscaler-A7")
+@pytest.mark.case("autoscaler-A8")
+@pytest.mark.case("autoscaler-A9")
+@pytest.mark.case("autoscaler-B1")
+def test_whatever_a_gateway_says_there_is_a_decision_inside_floor_and_ceiling(
+    given_samples: list[tuple[float, float, float, float, bool, bool]], state: State, chosen: Settings
+) -> None:
+    """NaN, infinity, below zero, absurd, in the future: a sample is used or unknown, and never an error."""
+    samples = [
+        LoadSample(at_s, Load(n, q, rps, n, q) if known else None, complete)
+        for at_s, n, q, rps, known, complete in given_samples
+    ]
+    revision = Revision("a", Role.TRAFFIC, 10, 8.0, 5, 5, 5, learnt=True)
+    seen = observation_of(samples, (revision,), (16, 800), chosen, NOW_S)
+    after, verdict = decide(state, seen, chosen, NOW_S)
+    assert 2 <= verdict.decisions[0].desired <= 100
+    assert all(math.isfinite(demand) and demand >= 0 for _, demand in after.demands.peaks)
+    if not any(known for _, _, _, _, known, _ in given_samples):
+        assert verdict.decisions[0].desired >= 5
+
+
+counted = st.tuples(
+    st.integers(0, 89), st.integers(0, 500), st.integers(0, 50), st.integers(0, 2000), st.integers(0, 2000)
+)
+
+
+@given(st.lists(counted, unique_by=lambda sample: sample[0]), st.permutations(range(90)), states(), settings)
+@pytest.mark.case("autoscaler-G9")
+def test_the_order_in_which_samples_come_changes_no_decision(
+    given_samples: list[tuple[int, int, int, int, int]], order: list[int], state: State, chosen: Settings
+) -> None:
+    """Whole numbers, so that sums do not depend on the order by their rounding."""
+    samples = [
+        LoadSample(NOW_S - age_s, Load(float(n), float(q), float(arrived), float(served), float(q)))
+        for age_s, n, q, arrived, served in given_samples
+    ]
+    shuffled = [samples[i] for i in order if i < len(samples)]
+    revision = Revision("a", Role.TRAFFIC, 10, 8.0, 5, 5, 5, learnt=True)
+    first, second = (
+        decide(state, observation_of(them, (revision,), (16, 800), chosen, NOW_S), chosen, NOW_S)
+        for them in (samples, shuffled)
+    )
+    assert first == second
+
+
+@hypothesis_settings(deadline=None, max_examples=50)
+@given(st.integers(0, 900), st.integers(1, 100), st.integers(0, 2**32), st.floats(0, 0.3), st.booleans())
+@pytest.mark.case("autoscaler-F2")
+@pytest.mark.case("autoscaler-A2")
+def test_constant_load_settles_whatever_was_there_before_and_whatever_is_lost(
+    in_flight: int, issued: int, seed: int, lost: float, learnt: bool
+) -> None:
+    """Ten minutes from any number of replicas: at most one way up and one down, and none in the last five."""
+    load = Load(float(in_flight), 0.0, in_flight / 0.2, in_flight / 0.2, 0.0)
+    state, path, dice = State(), [issued], random.Random(seed)
+    samples: list[LoadSample] = []
+    for second in range(1, 601):
+        known = dice.random() >= lost
+        samples = [*samples[-70:], LoadSample(float(second), load if known else None, known)]
+        if second % 5:
+            continue
+        revision = Revision("a", Role.TRAFFIC, 10, 8.0, path[-1], path[-1], path[-1], learnt=learnt)
+        seen = observation_of(samples, (revision,), (8, 800), Settings(), float(second))
+        state, verdict = decide(state, seen, Settings(), float(second))
+        path.append(verdict.decisions[0].desired)
+    steps = [after - before for before, after in pairwise(path) if after != before]
+    assert len(set(path[-60:])) == 1, "settled"
+    assert sum(earlier * later < 0 for earlier, later in pairwise(steps)) <= 1
+    assert path[-1] * (9.0 if learnt else 8.0) >= min(in_flight, 800)
+    assert path[-1] <= max(math.ceil(in_flight / (8.0 * 0.9)), 1), "no more than the headroom leaves"
 
 
 @given(anything, st.floats(0.01, 1e6))
