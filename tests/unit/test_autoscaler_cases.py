@@ -6,6 +6,7 @@ is a commit; of F9 the least is one replica, since `min: 0` is refused; of J2, J
 half hour says of a start-up time.
 """
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from controllers.autoscaler.control import Control, Mode
 from controllers.autoscaler.core import State
 from controllers.autoscaler.cycle import Inputs, Remembered, cycle
-from controllers.autoscaler.demand import Demand
+from controllers.autoscaler.demand import Demand, demand_of
 from controllers.autoscaler.observation import Observation, Revision, Role
 from controllers.autoscaler.recent import Recent
 from controllers.autoscaler.rules import ORDER, Reason, Situation, merge
@@ -23,7 +24,7 @@ from controllers.autoscaler.settings import Settings
 from controllers.autoscaler.window import Means
 from spec.endpoint import load_endpoint
 from spec.problems import SpecError
-from spec.sizing import floor_replicas
+from spec.sizing import floor_replicas, target_of
 
 SETTINGS = Settings()
 CYCLE_S = SETTINGS.cycle_s
@@ -202,3 +203,23 @@ def test_a_hold_keeps_to_the_range_as_the_load_does_where_a_large_pool_runs_full
     _, turn = cycle(Remembered(), Inputs(observation, SETTINGS, 0.0, hold))
     (decision,) = turn.verdict.decisions
     assert (decision.target, decision.desired) == (9.0, 100)
+
+
+@pytest.mark.case("autoscaler-F12")
+def test_the_example_of_the_page_is_what_is_decided() -> None:
+    """docs/autoscaling.md: 900/s x 0.2 s and 12.5 queued at limit 64; 201 at most of late, 290 expected."""
+    seen = Means(90.0, 12.5, 900.0, 900.0, 0.0, True)
+    demand = demand_of(Observation(seen, seen, 0.2, 1, 640, ()), None, SETTINGS)
+    assert demand.requests == pytest.approx(180.5)
+    target = target_of(64, SETTINGS.utilization)
+    there = replace(situation(8, 180.5, 290.0, (1, 640)), demand=demand, peak=201.0, limit=64)
+    found = merge(replace(there, target=target, declared=target, eased=target), ORDER, 8, Reason.STEADY)
+    assert found.trace == (("raw", 4), ("n_minus_1", 5), ("bursts", 6))
+    assert (found.replicas, found.reason) == (6, Reason.BURSTS)
+
+
+def test_a_pool_of_201_requests_at_limit_64_is_carried_at_57_6() -> None:
+    one = Revision("a", Role.TRAFFIC, 64, 51.2, 4, 4, 4, learnt=True)
+    seen = Means(201.0, 0.0, None, None, None, True)
+    _, turn = cycle(Remembered(), Inputs(Observation(seen, seen, None, 1, 640, (one,)), SETTINGS, 0.0))
+    assert turn.verdict.decisions[0].target == pytest.approx(57.6)
