@@ -1,17 +1,19 @@
-"""HAProxy's statistics over TCP: `show stat -1 6 -1` and its CSV -> counters by back end.
+"""HAProxy's statistics over TCP: `show retries`, `show stat -1 6 -1` and their CSV -> counters by back end.
 
 Owns the wire and the columns. The answer to a question that failed is an exception, never an empty dict: no
 statistics and no load are two things.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 
 from controllers.autoscaler.load import Counters
 
 PORT = 8404
-# -1: every proxy; 6 = 2 (back ends) + 4 (servers); -1: every server.
-_COMMAND = b"show stat -1 6 -1\n"
+# -1: every proxy; 6 = 2 (back ends) + 4 (servers); -1: every server. Retries first: behind them stands something
+# that must follow, so an answer that broke off is no zero.
+_COMMAND = b"show retries;show stat -1 6 -1\n"
+_RETRIES = "# backend,retried"
 _COLUMNS = ("pxname", "svname", "qcur", "scur", "stot")
 _BACKEND_ROW = "BACKEND"
 _ANSWER_MAX = 64 * 1024 * 1024
@@ -43,7 +45,25 @@ async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[str]:
 
 
 def parse(text: str) -> dict[str, Counters]:
-    """Counters by back end. Raises StatisticsError where a column is missing or a count is no number."""
+    """Counters by back end. Raises StatisticsError where a column is missing or a count is no number.
+
+    A gateway of before `show retries` answers it with an explanation: what was retried there is unknown.
+    """
+    first, _, second = text.partition("\n\n")
+    if first.startswith(_RETRIES):
+        return _statistics(second, _retried(first.splitlines()[1:]))
+    return _statistics(text if text.startswith("# ") else second, None)
+
+
+def _retried(lines: Iterable[str]) -> dict[str, int]:
+    """By back end; one that is not named had none."""
+    try:
+        return {backend: int(count) for backend, count in (line.split(",") for line in lines)}
+    except ValueError as error:
+        raise StatisticsError(f"retries that can't be read: {error}") from error
+
+
+def _statistics(text: str, retried: Mapping[str, int] | None) -> dict[str, Counters]:
     lines = text.splitlines()
     if not lines or not lines[0].startswith("# "):
         raise StatisticsError(f"no statistics: {text[:80]!r}")
@@ -52,7 +72,7 @@ def parse(text: str) -> dict[str, Counters]:
         columns = tuple(header.index(name) for name in _COLUMNS)
     except ValueError as error:
         raise StatisticsError(f"statistics without a column: {error}") from error
-    return _assemble(_rows(lines[1:], columns))
+    return _assemble(_rows(lines[1:], columns), retried)
 
 
 def _rows(lines: Iterable[str], columns: tuple[int, ...]) -> Iterator[tuple[str, str, int, int, int]]:
@@ -68,7 +88,7 @@ def _rows(lines: Iterable[str], columns: tuple[int, ...]) -> Iterator[tuple[str,
             raise StatisticsError(f"a row that can't be read: {line[:80]!r}") from error
 
 
-def _assemble(rows: Iterable[tuple[str, str, int, int, int]]) -> dict[str, Counters]:
+def _assemble(rows: Iterable[tuple[str, str, int, int, int]], retried: Mapping[str, int] | None) -> dict[str, Counters]:
     """Server rows come before their back end's. What waits for one server waits in the back end's queue too."""
     servers: dict[str, dict[str, tuple[int, int]]] = {}
     totals: dict[str, tuple[int, int]] = {}
@@ -78,5 +98,8 @@ def _assemble(rows: Iterable[tuple[str, str, int, int, int]]) -> dict[str, Count
         else:
             servers.setdefault(backend, {})[server] = (current, total)
     return {
-        backend: Counters(queued, arrived, servers.get(backend, {})) for backend, (queued, arrived) in totals.items()
+        backend: Counters(
+            queued, arrived, servers.get(backend, {}), None if retried is None else retried.get(backend, 0)
+        )
+        for backend, (queued, arrived) in totals.items()
     }

@@ -13,14 +13,16 @@ _ABSURD = 1e15  # no balancer holds or counts so many, in a second or at once
 
 @dataclass(frozen=True)
 class Counters:
-    """One back end at one gateway, as its statistics tell it: two gauges, two ever-growing counts.
+    """One back end at one gateway, as its statistics tell it: two gauges, three ever-growing counts.
 
-    `servers` holds (requests in flight, requests ever sent there) by server.
+    `servers` holds (requests in flight, requests ever sent there) by server. `retried`: those among the arrived that
+    were marked as a retry; None where the gateway does not tell.
     """
 
     queued: int
     arrived: int
     servers: dict[str, tuple[int, int]]
+    retried: int | None = None
 
     @property
     def in_flight(self) -> int:
@@ -63,7 +65,8 @@ class LoadSample:
     complete: bool = True
 
 
-ZERO = Load(0.0, 0.0, 0.0, 0.0, 0.0)
+ZERO = Load(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+NEW = Counters(0, 0, {}, retried=0)  # a back end before its first request
 
 
 def difference(before: Counters | None, now: Counters, elapsed_s: float) -> Load:
@@ -79,7 +82,16 @@ def difference(before: Counters | None, now: Counters, elapsed_s: float) -> Load
     kept_before = sum(before.servers[name][0] for name in now.servers if name in before.servers)
     served = max(sent - (now.in_flight - kept_before), 0)
     refused = max(arrived - sent - (now.queued - before.queued), 0)
-    return Load(now.in_flight, now.queued, arrived / elapsed_s, served / elapsed_s, refused / elapsed_s)
+    retried = _retried(before, now)
+    rates = (None if count is None else count / elapsed_s for count in (arrived, served, refused, retried))
+    return Load(now.in_flight, now.queued, *rates)
+
+
+def _retried(before: Counters, now: Counters) -> int | None:
+    """Where arrivals fell, all counts of the back end began anew: 900 arrived and 5 retried, then 30 and 20: 20."""
+    if before.retried is None or now.retried is None:
+        return None
+    return now.retried if now.arrived < before.arrived else _grown(before.retried, now.retried)
 
 
 def _grown(before: int, now: int) -> int:
@@ -95,6 +107,7 @@ def total(loads: Iterable[Load]) -> Load:
         arrived_rps=_sum(part.arrived_rps for part in parts),
         served_rps=_sum(part.served_rps for part in parts),
         refused_rps=_sum(part.refused_rps for part in parts),
+        retried_rps=_sum(part.retried_rps for part in parts),
     )
 
 

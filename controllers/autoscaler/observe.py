@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from controllers.autoscaler.fleet import Fleet, watch
 from controllers.autoscaler.haproxy import PORT, StatisticsError, read_counters
-from controllers.autoscaler.load import ZERO, Counters, Load, LoadSample, difference, total
+from controllers.autoscaler.load import NEW, ZERO, Counters, Load, LoadSample, difference, total
 from controllers.autoscaler.settings import Settings
 from controllers.autoscaler.vertical.evidence import Tallies, Tally, next_epoch, tally
 from controllers.autoscaler.view import Endpoint
@@ -109,9 +109,8 @@ class Sampler:
         if last is None or elapsed_s > _INTERVAL_MAX_S:
             return {name: difference(None, counters, 0.0) for name, counters in reading.counters.items()}
         self._tally(gateway.uid, last, reading, elapsed_s)
-        fresh = Counters(0, 0, {})  # a back end that was not there a moment ago began with nothing
         return {
-            name: _load(last.counters.get(name, fresh), counters, elapsed_s)
+            name: _load(last.counters.get(name, NEW), counters, elapsed_s)
             for name, counters in reading.counters.items()
         }
 

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from controllers.gateway import answers
+from controllers.gateway import answers, retries
 from controllers.gateway.assignment import spares
 from controllers.gateway.backlog import JITTER_S, WAIT_MIN_S
 from controllers.gateway.desired import ACCESS, KEYS, MAPS, NOWHERE, ROUTES, WAITS, Desired, Target, map_file
@@ -33,7 +33,7 @@ def files(desired: Desired, settings: Settings) -> dict[str, str]:
     """Each file of the configuration by its name in the run folder."""
     config = _config(desired, settings, fingerprint(settings))
     maps = {map_file(name): _map(desired.maps[name]) for name in MAPS} | {map_file(WAITS): ""}
-    return {settings.config.name: config, DRAIN_FILE: _drain_file(settings)} | maps
+    return {settings.config.name: config, DRAIN_FILE: _drain_file(settings), retries.FILE: retries.LUA} | maps
 
 
 def _drain_file(settings: Settings) -> str:
@@ -44,7 +44,7 @@ def _drain_file(settings: Settings) -> str:
 
 def fingerprint(settings: Settings) -> str:
     """Of all that HAProxy takes at start only; a running one with another fingerprint needs a reload."""
-    text = _config(Desired(), settings, "") + _drain_file(settings)
+    text = _config(Desired(), settings, "") + _drain_file(settings) + retries.LUA
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -57,6 +57,7 @@ def _config(desired: Desired, settings: Settings, mark: str) -> str:
             _exporter(settings),
             *(_queue_class(each.timeout_ms) for each in settings.queue_classes),
             f"backend {NOWHERE} from queue_{settings.queue_classes[0].timeout_ms}",
+            retries.table(1 + sum(each.backends for each in settings.queue_classes)),  # 1: `NOWHERE`
             *_backends(desired, settings),
         )
     )
@@ -84,6 +85,7 @@ def _global(settings: Settings, mark: str) -> str:
             "tune.runqueue-depth 20",
             "default-path config",
             f"lua-load {DRAIN_FILE}",
+            f"lua-load {retries.FILE}",
             f"setenv {FINGERPRINT} {mark}",
             "log stdout format raw local0 info",
             f"stats socket {settings.control_socket} mode 600 level admin expose-fd listeners",
@@ -219,6 +221,7 @@ def _queue_class(timeout_ms: int) -> str:
             "option redispatch 1",
             "option abortonclose",
             f"timeout queue {timeout_ms}ms",
+            retries.count(),
             "http-request set-var(txn.untried) int(1)",
             f"http-request {wait} if {{ var(txn.large) -m bool }}  # for the services that drain its body",
             *answers.refuse(answers.NOT_READY, "{ nbsrv eq 0 }"),

@@ -168,6 +168,16 @@ async def test_a_stream_is_in_flight_to_its_last_byte(lab: Lab) -> None:
     writer.close()
 
 
+async def test_a_balancer_that_does_not_know_of_retries_leaves_them_unknown_and_every_arrival_a_first_attempt(
+    lab: Lab,
+) -> None:
+    lab.go.set()
+    empty = (await lab.counters())["b00001"]
+    await lab.ask()
+    load = difference(empty, await lab.eventually(lambda now: now.arrived == 1), 1.0)
+    assert (load.retried_rps, load.first_rps) == (None, 1)
+
+
 async def test_a_back_end_without_servers_is_there_and_zero(lab: Lab) -> None:
     assert (await lab.counters())["b00002"] == Counters(0, 0, {})
 

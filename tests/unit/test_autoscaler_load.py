@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,16 @@ HEADER = "# pxname,svname,qcur,qmax,scur,smax,slim,stot,bin,bout"
 # Recorded from HAProxy 2.8.25: 15 requests at two servers with maxconn 2 and a queue bound of 5, then all answered.
 FULL = f"{HEADER}\nb1,p1,0,0,2,2,2,2,0,0\nb1,p2,0,0,2,2,2,2,0,0\nb1,BACKEND,5,5,9,10,50,15,228,636\n"
 DONE = f"{HEADER}\nb1,p1,0,0,0,2,2,4,0,0\nb1,p2,0,0,0,2,2,4,0,0\nb1,BACKEND,0,5,0,10,50,15,228,636\n"
+# Recorded likewise: `show retries`, and what one that does not know it says (shortened).
+RETRIES = "# backend,retried\nb1,7\n\n"
+EXPLANATION = """\
+Unknown command: 'show', but maybe one of the following ones is a better match:
+  show errors [<px>] [request|response]   : report last request and/or response errors for each proxy
+  show libs                               : show loaded object files and libraries
+  help [<command>]                        : list matching or all commands
+  quit                                    : disconnect
+
+"""
 
 
 def test_statistics_become_counters_by_back_end() -> None:
@@ -27,14 +38,47 @@ def test_columns_are_found_by_name() -> None:
     assert parse(text) == {"b1": Counters(1, 9, {"p1": (3, 7)})}
 
 
+def test_what_was_retried_stands_before_the_statistics_and_a_back_end_that_it_does_not_name_had_none() -> None:
+    other = "b2,BACKEND,0,0,0,0,50,3,0,0\n"
+    assert {name: found.retried for name, found in parse(RETRIES + FULL + other).items()} == {"b1": 7, "b2": 0}
+    assert parse("# backend,retried\n\n" + FULL)["b1"].retried == 0
+
+
+@pytest.mark.parametrize("before", ["", EXPLANATION], ids=["not asked", "not known"])
+def test_a_gateway_that_does_not_tell_what_was_retried_leaves_it_unknown_and_the_rest_as_it_is(before: str) -> None:
+    assert parse(before + FULL) == {"b1": Counters(5, 15, {"p1": (2, 2), "p2": (2, 2)}, retried=None)}
+
+
 def test_no_back_ends_are_an_empty_answer_and_no_error() -> None:
     assert parse(HEADER + "\n\n") == {}
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "<html>502</html>", "# pxname,svname\nb1,p1\n", f"{HEADER}\nb1,p1,x,0,2,2,2,2\n", f"{HEADER}\nb1,p1,0\n"],
-    ids=["empty", "another program", "columns missing", "no number", "torn row"],
+    [
+        "",
+        "<html>502</html>",
+        "# pxname,svname\nb1,p1\n",
+        f"{HEADER}\nb1,p1,x,0,2,2,2,2\n",
+        f"{HEADER}\nb1,p1,0\n",
+        "# backend,retried\nb1,7",
+        RETRIES,
+        EXPLANATION,
+        f"# backend,retried\nb1,x\n\n{FULL}",
+        f"# backend,retried\nb1\n\n{FULL}",
+    ],
+    ids=[
+        "empty",
+        "another program",
+        "columns missing",
+        "no number",
+        "torn row",
+        "torn retries",
+        "retries alone",
+        "explanation alone",
+        "retries no number",
+        "retries torn row",
+    ],
 )
 @pytest.mark.case("autoscaler-A10")
 def test_what_is_no_statistics_raises_and_is_never_zero(text: str) -> None:
@@ -67,6 +111,40 @@ def test_attempts_are_conserved_over_any_split_into_readings() -> None:
 def test_a_count_that_fell_is_a_restart_and_counts_whole() -> None:
     load = difference(Counters(0, 1000, {"p": (0, 900)}), Counters(0, 30, {"p": (10, 30)}), 1.0)
     assert (load.arrived_rps, load.served_rps, load.refused_rps) == (30, 20, 0)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "retried"),
+    [
+        ((1000, 100), (1030, 120), 20),
+        ((1000, 100), (1030, 100), 0),
+        ((1000, 100), (30, 20), 20),
+        ((900, 5), (30, 20), 20),
+        ((1000, 100), (1030, 3), 3),
+        ((0, 0), (30, 30), 30),
+        ((1000, None), (1030, 20), None),
+        ((1000, 100), (1030, None), None),
+    ],
+    ids=["grew", "rests", "both fell", "arrivals fell", "retries fell", "all", "was not told", "is not told"],
+)
+@pytest.mark.case("autoscaler-G9")
+def test_retried_is_what_grew_or_all_of_a_count_that_fell_and_never_a_guess(
+    before: tuple[int, int | None], now: tuple[int, int | None], retried: int | None
+) -> None:
+    one, two = (Counters(0, arrived, {}, marked) for arrived, marked in (before, now))
+    assert difference(one, two, 2.0).retried_rps == (None if retried is None else retried / 2)
+
+
+def test_first_attempts_are_what_arrived_less_what_is_known_to_be_retried() -> None:
+    before, now = Counters(0, 100, {}, 10), Counters(0, 150, {}, 30)
+    assert difference(before, now, 1.0).first_rps == 30
+    assert difference(before, replace(now, retried=None), 1.0).first_rps == 50
+
+
+def test_retries_that_one_gateway_does_not_tell_are_unknown_and_a_rest_is_none() -> None:
+    tells, silent = Load(0.0, 0.0, 10.0, 10.0, 0.0, 4.0), Load(0.0, 0.0, 10.0, 10.0, 0.0)
+    assert (total([tells, silent]).retried_rps, total([tells, silent]).first_rps) == (None, 20)
+    assert (total([tells, ZERO, tells]).retried_rps, total([tells, ZERO, tells]).first_rps) == (8, 12)
 
 
 def test_a_server_that_is_gone_takes_nothing_away() -> None:
@@ -213,7 +291,8 @@ async def test_readings_too_far_apart_are_a_new_beginning_and_others_share_their
 @pytest.mark.case("autoscaler-H1")
 async def test_a_back_end_that_is_new_with_a_count_is_activity() -> None:
     clock = Clock()
-    answers = iter([{"b1": Counters(0, 5, {})}, {"b1": Counters(0, 5, {}), "b2": Counters(0, 3, {"p": (1, 3)})}])
+    resting = Counters(0, 5, {}, 1)
+    answers = iter([{"b1": resting}, {"b1": resting, "b2": Counters(0, 3, {"p": (1, 3)}, 2)}])
 
     async def read(host: str, port: int, deadline_s: float) -> dict[str, Counters]:
         return next(answers)
@@ -225,7 +304,7 @@ async def test_a_back_end_that_is_new_with_a_count_is_activity() -> None:
     latest = sampler.latest(ENDPOINT)
     assert latest is not None
     assert latest.load is not None
-    assert latest.load.arrived_rps == 3.0
+    assert (latest.load.arrived_rps, latest.load.retried_rps, latest.load.first_rps) == (3.0, 2.0, 1.0)
 
 
 @pytest.mark.case("autoscaler-A16")

@@ -78,7 +78,7 @@ async def test_arrivals_are_told_by_gateway_and_revision() -> None:
 
 @pytest.mark.parametrize("arrived", [0, 7])
 async def test_a_back_end_that_rests_has_the_load_that_arithmetic_would_give(arrived: int) -> None:
-    resting = Counters(0, arrived, {"p": (0, arrived)})
+    resting = Counters(0, arrived, {"p": (0, arrived)}, retried=arrived)
     assert difference(resting, resting, 1.0) == ZERO
     time = Seconds()
     time.balancer.counters = lambda number: resting  # type: ignore[method-assign]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from controllers.gateway import answers, render
+from controllers.gateway import answers, render, retries
 from controllers.gateway.desired import Desired, Target
 from controllers.gateway.settings import QueueClass, Settings
 from tests.goldens.gateway.write import DESIRED, HERE, SETTINGS, main
@@ -70,6 +70,17 @@ def test_a_process_that_leaves_has_more_time_than_the_longest_deadline_and_the_q
 def test_the_statistics_port_takes_no_orders_and_the_command_socket_is_ours_alone() -> None:
     assert "stats socket ipv4@*:8404 level user" in section("global")
     assert "stats socket /run/gateway/ctl.sock mode 600 level admin" in section("global")
+
+
+def test_retries_are_counted_before_any_rule_of_a_back_end_may_refuse() -> None:
+    classes = re.findall(r"^defaults queue_.*?(?=^\S|\Z)", CONFIG, re.MULTILINE | re.DOTALL)
+    rules = [[line.strip() for line in text.splitlines() if line.startswith("  http-request ")] for text in classes]
+    assert [each[0] for each in rules] == [retries.count()] * len(SETTINGS.queue_classes)
+
+
+def test_the_table_of_retries_has_an_entry_for_each_back_end_that_counts() -> None:
+    counting = re.findall(r"^backend \S+ from queue_", CONFIG, re.MULTILINE)
+    assert f" size {len(counting)} " in section("backend retries ")
 
 
 @pytest.mark.case("gateway-D12")
