@@ -17,6 +17,7 @@ _BURST = 3  # entries that count as one
 _BURSTS_LEAST = 6
 _RISES_LEAST = 12
 _LIMIT_CHANGE = 0.2
+_SLACK = 2  # entries that one rise may take itself, beside the start-up time in which it is seen coming
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Recent:
         if len(bursts) < _BURSTS_LEAST or len(rises) < _RISES_LEAST:
             return None
         usual = quantile(bursts, settings.burst_level)
-        return max(min(usual, demand + _repeated(rises, int(settings.burst_repeats * (ahead + 1)))), demand)
+        return max(min(usual, demand + _repeated(rises, ahead + 1 + _SLACK)), demand)
 
 
 def quantile(values: Sequence[float], share: float) -> float:

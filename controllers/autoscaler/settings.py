@@ -18,8 +18,8 @@ class Settings:
     onset_s: so long an overload's first seconds are looked at. served, patience_s: once this share of its first
     attempts has been served for so long, what is refused is no retry any more.
     present_s: the present that expectations start from.
-    recent_s, burst_level, burst_repeats, burst_share: the memory of bursts; the share of half minutes that what is
-    kept ready covers; how often a rise must have come; how full of their limit bursts may make replicas.
+    recent_s, burst_level, burst_share: the memory of bursts; the share of half minutes that what is kept ready covers;
+    how full of their limit bursts may make replicas.
     start_s: time to ready where none was seen yet. gap_s: longer holes leave a window uncovered.
     silence_s: after so long without any answer the endpoint says that it is held by unknown load.
     completions: fewer than these say nothing about the service time.
@@ -45,7 +45,6 @@ class Settings:
     present_s: float = 60.0
     recent_s: float = 1800.0
     burst_level: float = 0.95
-    burst_repeats: float = 1.5
     burst_share: float = 0.95
     start_s: float = 30.0
     gap_s: float = 20.0

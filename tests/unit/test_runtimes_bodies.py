@@ -190,7 +190,9 @@ def test_the_limit_counts_unpacked_bytes_over_all_members() -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [b"plain", gzip.compress(b"x" * 99)[:-4], zlib.compress(b"x"), gzip.compress(b"x") + b"!"]
+    "body",
+    [b"plain", gzip.compress(b"x" * 99)[:-4], zlib.compress(b"x"), gzip.compress(b"x") + b"!"],
+    ids=["no gzip", "cut off", "zlib", "a tail"],
 )
 def test_gzip_that_is_broken_or_cut_off_is_400(body: bytes) -> None:
     with pytest.raises(RefusedError) as caught:
