@@ -22,7 +22,7 @@ status: ## what runs
 	@$(K) status
 
 test: check ## the whole suite, on an embedded cluster of its own (at most 20 minutes once tools are cached)
-	@$(RUN) pytest -n 2 --dist loadscope --durations 15 -m "cluster or process or simulation"
+	@$(RUN) pytest -n 2 --dist loadscope --durations 15 -m "cluster or process or slow"
 
 check: env-dev lint types layers fast ## lint, types, layers and the fast tests, no cluster: under a minute
 
@@ -40,7 +40,7 @@ layers: env-dev
 	@.venv/bin/lint-imports
 
 fast: env-dev
-	@$(RUN) pytest -q -n 2 -m "not cluster and not process and not simulation"
+	@$(RUN) pytest -q -n 2 -m "not cluster and not process and not slow"
 
 bench: env-dev ## latency through our gateway over a bare HAProxy; table, and JSON under bench-results/
 	@$(RUN) tests.bench.gateway_latency

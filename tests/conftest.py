@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 DESTRUCTIVE = "destructive"
-SCENARIOS = Path(__file__).parent / "scenarios"
+SLOW = [Path(__file__).parent / folder for folder in ("properties", "scenarios")]
 OWN_NODES = ("test_node.py", "test_context_cluster.py", "test_platform_down_all.py", "test_platform_life.py")
 ON_THE_SUITE = ("test_platform_", "test_controllers_")
 
@@ -24,10 +24,11 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that break the suite's cluster run last; the order is otherwise the files'. A scenario is a simulation."""
+    """Tests that break the suite's cluster run last; the order is otherwise the files'. Properties and
+    scenarios take more time than a check has."""
     for item in items:
-        if SCENARIOS in item.path.parents:
-            item.add_marker("simulation")
+        if any(folder in item.path.parents for folder in SLOW):
+            item.add_marker("slow")
     items.sort(key=lambda item: item.get_closest_marker(DESTRUCTIVE) is not None)
 
 
