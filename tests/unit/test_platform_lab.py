@@ -11,12 +11,12 @@ import pytest
 from tests.platform_lab.command import ROOT
 from tests.platform_lab.one_run import Run, hold
 
-FIRST = Run("first", 4711, "/work/one")
-SECOND = Run("second", 4712, "/work/two")
+FIRST = Run("first", 4711, "/home/one")
+SECOND = Run("second", 4712, "/home/two")
 OTHER_PROCESS = """
 import sys, pathlib
 from tests.platform_lab.one_run import Run, hold
-kept = hold(pathlib.Path(sys.argv[1]), Run("first", 4711, "/work/one"), print)
+kept = hold(pathlib.Path(sys.argv[1]), Run("first", 4711, "/home/one"), print)
 print("held", flush=True)
 sys.stdin.read()
 """
@@ -37,7 +37,7 @@ def test_a_second_run_waits_and_says_for_whom(tmp_path: Path) -> None:
         with pytest.raises(StillHeldError):
             hold(tmp_path, SECOND, said.append, give_up)
     assert len(said) == 1
-    assert "the test run of /work/one (process 4711)" in said[0] and str(tmp_path) in said[0]
+    assert "the test run of /home/one (process 4711)" in said[0] and str(tmp_path) in said[0]
 
 
 def test_who_waits_goes_on_when_the_first_has_ended_and_is_told_once(tmp_path: Path) -> None:
@@ -54,14 +54,14 @@ def test_who_waits_goes_on_when_the_first_has_ended_and_is_told_once(tmp_path: P
         hold(tmp_path, FIRST, said.append, give_up)
     assert len(pauses) == 3
     assert [line.partition(" (")[0] for line in said] == [
-        "waiting: the test run of /work/one",
-        "waiting: the test run of /work/two",
+        "waiting: the test run of /home/one",
+        "waiting: the test run of /home/two",
     ]
 
 
 def test_workers_of_one_run_share_it_and_the_last_one_frees_it(tmp_path: Path) -> None:
     one = hold(tmp_path, FIRST, print, give_up)
-    with hold(tmp_path, Run("first", 4713, "/work/one"), print, give_up):
+    with hold(tmp_path, Run("first", 4713, "/home/one"), print, give_up):
         one.close()
         with pytest.raises(StillHeldError):
             hold(tmp_path, SECOND, print, give_up)
