@@ -28,6 +28,10 @@ class Counters:
     def in_flight(self) -> int:
         return sum(current for current, _ in self.servers.values())
 
+    @cached_property  # what does not change is the same object, and is asked every second
+    def rests(self) -> bool:
+        return self.queued == 0 and self.in_flight == 0
+
 
 @dataclass(frozen=True)
 class Load:

@@ -8,6 +8,7 @@ lease does all but the writes, so that it knows the past when it takes over. One
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from zlib import crc32
@@ -24,6 +25,7 @@ from controllers.autoscaler.holds import holds
 from controllers.autoscaler.inputs import Seen, inputs_of
 from controllers.autoscaler.journal import Journal
 from controllers.autoscaler.learning import Epoch, Learnt, followed, learnt_from, limits, to_keep
+from controllers.autoscaler.load import LoadSample
 from controllers.autoscaler.observation import Role
 from controllers.autoscaler.observe import Sampler, gateways_of
 from controllers.autoscaler.recorder import Recorder
@@ -119,8 +121,7 @@ class Autoscaler:
         self._current = endpoints = self._roster.endpoints(self._stores[MODEL_ENDPOINTS].objects)
         await self._sampler.sample(gateways_of(self._gateways.objects.values()), [e for e, _ in endpoints])
         self._forget({endpoint.key for endpoint, _ in endpoints})
-        for endpoint, _ in endpoints:
-            self._count(endpoint)
+        self._count(endpoint for endpoint, _ in endpoints)
 
     def due(self) -> list[tuple[Endpoint, Object]]:
         """Of the endpoints just sampled those to decide on now; one whose last cycle still writes is not among them."""
@@ -131,11 +132,9 @@ class Autoscaler:
         self._led = leads
         return [(endpoint, obj) for endpoint, obj in self._current if self._is_due(endpoint)]
 
-    def _count(self, endpoint: Endpoint) -> None:
-        sample = self._sampler.latest(endpoint)
-        known = sample is not None and sample.load is not None
-        outcome = ("known" if sample is not None and sample.complete else "at_least") if known else "unknown"
-        self._metrics.samples.labels(outcome).inc()
+    def _count(self, endpoints: Iterable[Endpoint]) -> None:
+        for outcome, count in Counter(_outcome(self._sampler.latest(endpoint)) for endpoint in endpoints).items():
+            self._metrics.samples.labels(outcome).inc(count)
 
     def _is_due(self, endpoint: Endpoint) -> bool:
         """Every cycle, each endpoint at its own second of it; at once when something of it has changed, and every
@@ -313,6 +312,12 @@ class Autoscaler:
             del self._memories[key]
             if key[:2] not in living:
                 self._metrics.forget(key[0], key[1])
+
+
+def _outcome(sample: LoadSample | None) -> str:
+    if sample is None or sample.load is None:
+        return "unknown"
+    return "known" if sample.complete else "at_least"
 
 
 def _share(key: tuple[str, str, str]) -> float:

@@ -9,13 +9,14 @@ import asyncio
 import logging
 import time
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from controllers.autoscaler.fleet import Fleet, watch
-from controllers.autoscaler.haproxy import PORT, StatisticsError, read_counters
+from controllers.autoscaler.haproxy import PORT, Reader
 from controllers.autoscaler.load import NEW, ZERO, Counters, Load, LoadSample, difference, total
 from controllers.autoscaler.settings import Settings
+from controllers.autoscaler.statistics import StatisticsError
 from controllers.autoscaler.vertical.evidence import Tallies, Tally, next_epoch, tally
 from controllers.autoscaler.view import Endpoint
 from controllers.kube import Object
@@ -40,6 +41,9 @@ class Gateway:
     leaving: bool
 
 
+Answer = tuple[Gateway, Mapping[str, Load] | None]  # loads by back end; None: silent
+
+
 @dataclass(frozen=True)
 class Reading:
     """What one gateway said, and when (monotonic)."""
@@ -61,9 +65,9 @@ class Sampler:
     """`sample` once a second; `samples` whenever a decision is due."""
 
     def __init__(
-        self, settings: Settings, read: Read = read_counters, monotonic: Callable[[], float] = time.monotonic
+        self, settings: Settings, read: Read | None = None, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
-        self._settings, self._read, self._monotonic = settings, read, monotonic
+        self._settings, self._read, self._monotonic = settings, read or Reader().read, monotonic
         self._last: dict[str, Reading] = {}
         self._fleet = Fleet()
         longest_s = max(settings.up_window_s, settings.service_window_s)
@@ -74,11 +78,9 @@ class Sampler:
     async def sample(self, gateways: list[Gateway], endpoints: list[Endpoint]) -> None:
         """Asks all gateways, then adds one sample to each endpoint; forgets the endpoints that are gone."""
         answers = await asyncio.gather(*(self._ask(gateway) for gateway in gateways))
-        loads: list[tuple[Gateway, Mapping[str, Load] | None]] = [
-            (gateway, self._loads(gateway, reading)) for gateway, reading in zip(gateways, answers, strict=True)
-        ]
+        loads = [(gateway, self._loads(gateway, reading)) for gateway, reading in zip(gateways, answers, strict=True)]
         now_s = self._monotonic()
-        samples = {endpoint.key: sample_of(endpoint, loads, now_s) for endpoint in endpoints}
+        samples = samples_of(endpoints, loads, now_s)
         for key, sample in self._believed(samples, now_s).items():
             self._samples[key].append(sample)
         self._forget({endpoint.key for endpoint in endpoints}, {gateway.uid for gateway in gateways})
@@ -90,7 +92,7 @@ class Sampler:
             log.warning(
                 "most busy endpoints read zero at once: unknown for a minute", extra={"endpoints": len(unknown)}
             )
-        return {k: replace(s, load=None, complete=False) if k in unknown else s for k, s in samples.items()}
+        return {**samples, **{key: LoadSample(now_s, None, complete=False) for key in unknown}}
 
     async def _ask(self, gateway: Gateway) -> Reading | None:
         try:
@@ -119,6 +121,8 @@ class Sampler:
         held = self._tallies[uid]
         for name, counters in now.counters.items():
             before = last.counters.get(name)
+            if before is counters and name in held and counters.rests:
+                continue
             if name not in held or before is None or before.servers != counters.servers or counters.in_flight:
                 held[name] = tally(held.get(name, {}), before, counters, elapsed_s, now.at_s)
         for name in [name for name in held if name not in now.counters]:
@@ -160,14 +164,29 @@ class Sampler:
 
 def _load(before: Counters, now: Counters, elapsed_s: float) -> Load:
     """Most back ends of many rest: what holds nothing and has not moved is nothing, and costs no arithmetic."""
-    if before == now and now.queued == 0 and now.in_flight == 0:
+    if (before is now or before == now) and now.rests:
         return ZERO
     return difference(before, now, elapsed_s)
 
 
-def sample_of(
-    endpoint: Endpoint, loads: Iterable[tuple[Gateway, Mapping[str, Load] | None]], now_s: float
-) -> LoadSample:
+def samples_of(endpoints: Iterable[Endpoint], loads: Sequence[Answer], now_s: float) -> dict[Key, LoadSample]:
+    """Those that rest share one sample: of ten thousand endpoints it is nearly all."""
+    answers = [answer for _, answer in loads if answer is not None]
+    whole = len(answers) == len(loads) and any(not gateway.leaving for gateway, _ in loads)
+    rest = LoadSample(now_s, ZERO)
+    return {
+        endpoint.key: rest if whole and _rests(endpoint, answers) else sample_of(endpoint, loads, now_s)
+        for endpoint in endpoints
+    }
+
+
+def _rests(endpoint: Endpoint, answers: Iterable[Mapping[str, Load]]) -> bool:
+    """Whether every gateway has all its back ends, and nothing in them."""
+    backends = endpoint.backends
+    return backends is not None and all(answer.get(name) is ZERO for answer in answers for name in backends.values())
+
+
+def sample_of(endpoint: Endpoint, loads: Iterable[Answer], now_s: float) -> LoadSample:
     """One endpoint over all gateways: unknown where none answered, "at least" where one that serves did not.
 
     A gateway that answers and gave the endpoint no back end has no request of its; a back end that should be

@@ -52,7 +52,7 @@ class Endpoint:
     objective_ms: float | None = None
     told: Mapping[str, Told] = field(default_factory=dict)
 
-    @property
+    @cached_property  # asked ten times a second
     def key(self) -> tuple[str, str, str]:
         """Two objects never share state, not even two of one name after one another."""
         return (self.namespace, self.name, self.uid)

@@ -329,7 +329,7 @@ async def test_an_endpoint_of_the_same_name_with_another_uid_begins_anew() -> No
 
     sampler = Sampler(Settings(), read, Clock())
     await sampler.sample([ONE], [ENDPOINT])
-    again = Endpoint(**{**vars(ENDPOINT), "uid": "other"})
+    again = replace(ENDPOINT, uid="other")
     await sampler.sample([ONE], [again])
     assert sampler.latest(ENDPOINT) is None
     assert sampler.latest(again) is not None
