@@ -65,19 +65,22 @@ def _mean(loads: Sequence[Load], rate: Callable[[Load], float | None]) -> float 
 
 
 def service_time_s(samples: Iterable[LoadSample], now_s: float, window_s: float, least: float) -> float | None:
-    """W = busy time / completions over the window; None below `least` completions.
+    """W = busy time / requests, as many as the mean of those that entered and those that left over the window; None
+    below `least` completions. Completions alone would tell a W that is too large while requests in flight grow.
 
-    10 in flight all the time and 50 answers a second: 0.2 s.
+    10 in flight all the time and 50 answers a second: 0.2 s. From 30 to 300 in flight evenly within 30 s, 1 answer a
+    second: 4,950 / (30 + 270 / 2) = 30 s, not 165.
     """
-    loads = [
-        s.load
+    known = sorted(
+        (s.at_s, s.load.in_flight, s.load.served_rps)
         for s in recent(samples, now_s, window_s)
         if s.complete and s.load is not None and s.load.sane and s.load.served_rps is not None
-    ]
-    served = sum(load.served_rps or 0.0 for load in loads)  # samples are a second apart: rates add up to counts
-    if not loads or served < least:
+    )
+    served = sum(rate for _, _, rate in known)  # samples are a second apart: rates add up to counts
+    if not known or served < least:
         return None
-    return sum(load.in_flight for load in loads) / served
+    grown = known[-1][1] - known[0][1]
+    return sum(in_flight for _, in_flight, _ in known) / max(served + grown / 2, served / 2)
 
 
 def noise_rps(samples: Iterable[LoadSample], now_s: float, window_s: float) -> float | None:

@@ -72,6 +72,23 @@ def test_too_few_completions_say_nothing_about_the_service_time() -> None:
     assert service_time_s([], 9.0, 60.0, 0.0) is None
 
 
+@pytest.mark.parametrize("was", [30.0, 300.0], ids=["rises", "falls"])
+def test_the_service_time_of_long_requests_is_the_same_while_their_number_changes(was: float) -> None:
+    """Requests of 30 s, 1 or 10 a second: completions follow arrivals only 30 s later."""
+    becomes = 330.0 - was
+    in_flight = [was + (becomes - was) * min(max(second - 20, 0), 30) / 30 for second in range(60)]
+    served = [(was if second < 50 else becomes) / 30.0 for second in range(60)]
+    loads = [Load(n, 0.0, None, rate) for n, rate in zip(in_flight, served, strict=True)]
+    given = [LoadSample(float(second), load) for second, load in enumerate(loads)]
+    assert service_time_s(given, 59.0, 60.0, 10.0) == pytest.approx(30.0, rel=0.05)
+    assert service_time_s(reversed(given), 59.0, 60.0, 10.0) == pytest.approx(30.0, rel=0.05)
+
+
+def test_requests_that_vanish_with_their_pods_leave_the_service_time_in_range() -> None:
+    given = [LoadSample(0.0, Load(1000.0, 0.0, None, 20.0)), LoadSample(1.0, Load(0.0, 0.0, None, 20.0))]
+    assert service_time_s(given, 1.0, 60.0, 10.0) == pytest.approx(1000.0 / 20.0)
+
+
 def remembered(*demands: float | None, every_s: float = 5.0, window_s: float = 60.0) -> Demands:
     past = Demands()
     for turn, demand in enumerate(demands):
