@@ -6,7 +6,7 @@ but a refused token: whether a write may be repeated, only its caller knows.
 
 import socket
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ import httpx
 
 from controllers.kube.credentials import Credentials, from_environment
 from controllers.kube.errors import Gone, Unauthorized, Unreachable, error_from
+from controllers.kube.kept import kept
 from controllers.kube.resources import DEPLOYMENTS, Gvr, Object, Objects
 from controllers.kube.watch import Event, follow, selection
 from spec import names
@@ -71,25 +72,33 @@ class KubeClient:
         self, gvr: Gvr, namespace: str | None = None, labels: str | None = None, name: str | None = None
     ) -> Objects:
         """All objects, in pages. `labels` is a selector: `a=b,c in (d, e),!f`; `name` picks one by its name."""
-        objects, _ = await self.list_with_version(gvr, namespace, labels, name)
+        objects, _ = await self._listed(gvr, namespace, selection(labels, name), lambda obj: obj)
         return objects
 
     async def list_with_version(
         self, gvr: Gvr, namespace: str | None = None, labels: str | None = None, name: str | None = None
     ) -> tuple[Objects, str]:
-        """All objects, with the apiVersion and kind that list items lack; and the version to watch from."""
-        try:
-            return await self._pages(gvr, namespace, selection(labels, name), _PAGE)
-        except Gone:  # the pages' snapshot was compacted away half-way
-            return await self._pages(gvr, namespace, selection(labels, name), 0)
+        """What is kept of all objects, with the apiVersion and kind that list items lack; and the version to watch
+        from. Never are more than a page's objects held whole."""
+        return await self._listed(gvr, namespace, selection(labels, name), kept)
 
-    async def _pages(self, gvr: Gvr, namespace: str | None, selected: dict[str, str], page: int) -> tuple[Objects, str]:
+    async def _listed(
+        self, gvr: Gvr, namespace: str | None, selected: dict[str, str], each: Callable[[Object], Object]
+    ) -> tuple[Objects, str]:
+        try:
+            return await self._pages(gvr, namespace, selected, each, _PAGE)
+        except Gone:  # the pages' snapshot was compacted away half-way
+            return await self._pages(gvr, namespace, selected, each, 0)
+
+    async def _pages(
+        self, gvr: Gvr, namespace: str | None, selected: dict[str, str], each: Callable[[Object], Object], page: int
+    ) -> tuple[Objects, str]:
         objects: Objects = []
         params = {"limit": str(page)} | selected
         while True:
             answer = await self._request("GET", gvr.path(namespace), params=params)
             for item in answer.get("items") or []:
-                objects.append({"apiVersion": gvr.api_version, "kind": gvr.kind} | item)
+                objects.append(each({"apiVersion": gvr.api_version, "kind": gvr.kind} | item))
             token = answer.get("metadata", {}).get("continue")
             if not token:
                 return objects, str(answer["metadata"]["resourceVersion"])

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable
 
 from controllers.kube.fields import at, key_of, mapping
+from controllers.kube.kept import kept
 from controllers.kube.resources import Gvr, Object
 from controllers.kube.watch import Event
 
@@ -46,11 +47,12 @@ class Store:
             self.put(event.object)
 
     def put(self, obj: Object) -> None:
-        """Takes an object in, unless what is held is newer."""
+        """Takes in what is `kept` of an object, unless what is held is newer. Objects of a SYNC come so."""
         key = key_of(obj)
         held = self.objects.get(key)
         if held is not None and _same_object(held, obj) and _version(held) >= _version(obj):
             return
+        obj = kept(obj)
         self._drop(key)
         self._keep(key, obj)
         self._changed(self.gvr, obj)
