@@ -81,12 +81,13 @@ def decide(state: State, observation: Observation, settings: Settings, now_s: fl
 def _remember(state: State, observation: Observation, demand: Demand, settings: Settings, now_s: float) -> State:
     if demand.requests is None:
         return replace(state, known_at_s=now_s) if state.known_at_s is None else state
-    traffic = _traffic(observation)
-    limit = traffic.limit if traffic is not None else 0
+    traffic, recent = _traffic(observation), state.recent
+    if demand.complete:  # a lower bound is no high
+        recent = recent.add(now_s, demand.requests, traffic.limit if traffic is not None else 0, settings.recent_s)
     return replace(
         state,
         demands=state.demands.add(now_s, demand.requests, demand.complete, settings.down_window_s, settings.gap_s),
-        recent=state.recent.add(now_s, demand.requests, limit, settings.recent_s),
+        recent=recent,
         known_at_s=now_s if demand.complete or state.known_at_s is None else state.known_at_s,
     )
 

@@ -102,7 +102,9 @@ def demand_of(observation: Observation, surge: Surge | None, settings: Settings)
             quick -= settings.significance * noise / math.sqrt(max(window_s, w_s or 0.0))
             requests, overloaded = max(requests, quick), overloaded or pressed
     deviation = noise / math.sqrt(settings.up_window_s)
-    return Demand(requests, fast.complete, overloaded, deviation, _dispersion(observation))
+    # Of those refused what is in flight says nothing, and without W their arrivals don't either: all pods may be down.
+    complete = fast.complete and not (w_s is None and fast.refused_rps)
+    return Demand(requests, complete, overloaded, deviation, _dispersion(observation))
 
 
 def _window_demand(means: Means, w_s: float | None, surge: Surge | None, settings: Settings) -> tuple[float, bool]:

@@ -61,7 +61,7 @@ def holds(
 
 def _unknown(verdict: Verdict, settings: Settings) -> Iterator[Hold]:
     if verdict.unknown_s >= settings.silence_s:
-        yield Hold(str(Reason.UNKNOWN), "no gateway tells the load; replicas are held, never lowered")
+        yield Hold(str(Reason.UNKNOWN), "the load is not known in full; replicas are held, never lowered")
 
 
 def _circuit(circuits: Mapping[str, Circuit]) -> Iterator[Hold]:

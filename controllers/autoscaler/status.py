@@ -205,7 +205,7 @@ def _scaled(report: Report, settings: Settings) -> tuple[str, str, str]:
     if first is None:
         return "False", "NoRevision", "the endpoint has no revision yet"
     if report.verdict.unknown_s >= settings.silence_s:
-        return "False", str(Reason.UNKNOWN), "no gateway tells the load; replicas are held, never lowered"
+        return "False", str(Reason.UNKNOWN), "the load is not known in full; replicas are held, never lowered"
     if report.foreign is not None:
         return "False", str(Reason.FOREIGN), f"{report.foreign} has set replicas; corrected"
     if report.unwritten:

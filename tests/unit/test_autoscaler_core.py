@@ -161,3 +161,21 @@ def test_an_incomplete_load_may_raise_and_may_not_lower() -> None:
     assert of(verdict(past(5.0), seen(partial))).desired == 10
     partial = replace(load(5.0), complete=False)
     assert of(verdict(past(5.0), seen(partial))).desired == 4
+
+
+@pytest.mark.case("autoscaler-A1")
+def test_while_no_replica_serves_and_all_is_refused_nothing_is_lowered() -> None:
+    """All pods are down for minutes: nothing is in flight, no W can be measured, and whoever comes is refused."""
+    down = Means(0.0, 40.0, 1000.0, 0.0, 1000.0, True)
+    state, asked = past(200.0), 25
+    for turn in range(120):
+        observation = seen(down, revision(issued=asked, ready=0), service_time_s=None)
+        state, found = decide(state, observation, SETTINGS, NOW_S + 5.0 * turn)
+        asked = of(found).desired
+    assert asked == 25
+
+
+def test_a_lower_bound_is_no_high_of_the_past() -> None:
+    state, _ = decide(State(), seen(replace(load(40.0), complete=False)), SETTINGS, NOW_S)
+    assert state.recent.highs == ()
+    assert state.demands.maximum(NOW_S, 60.0) == 40.0
