@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from controllers.autoscaler.checkpoint import (
@@ -116,12 +116,20 @@ class Checkpoints:
         for key, text in data.items():
             name = name_of(key)
             try:
-                entry = parse_entry(text, offset_s)
+                entry = self._not_ahead(parse_entry(text, offset_s), text, offset_s)
             except Unreadable as error:
                 log.warning("checkpoint not readable", extra={"endpoint": key, "error": str(error)})
                 continue
             if name is not None and self._is_newer(name, entry):
                 self._kept[name] = Kept(entry, text)
+
+    def _not_ahead(self, entry: Checkpoint, text: str, offset_s: float) -> Checkpoint:
+        """Written under a clock that is ahead of ours: its times count back from when it was written. As they stand
+        they would hold an endpoint until our clock has passed them. How long ago that was, nobody knows: no bridge."""
+        ahead_s = entry.written_s - self._wall()
+        if ahead_s <= 0:
+            return entry
+        return replace(parse_entry(text, offset_s + ahead_s), written_s=self._wall(), arrivals={})
 
     def _is_newer(self, name: Name, entry: Checkpoint) -> bool:
         return name not in self._kept or self._kept[name].checkpoint.written_s < entry.written_s

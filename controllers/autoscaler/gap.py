@@ -12,11 +12,13 @@ from controllers.autoscaler.cycle import Remembered
 from controllers.autoscaler.settings import Settings
 
 BRIDGE_MAX_S = 120.0
+# A shorter gap is no hole; and over less, the difference between two machines' clocks is most of it.
+BRIDGE_MIN_S = 5.0
 
 
 def mean_rps(before: Arrivals, now: Arrivals, elapsed_s: float) -> float | None:
     """Arrivals per second over the gap, all gateways together; None where the counters can't tell."""
-    if not before or before.keys() != now.keys() or not 0 < elapsed_s <= BRIDGE_MAX_S:
+    if not before or before.keys() != now.keys() or not BRIDGE_MIN_S <= elapsed_s <= BRIDGE_MAX_S:
         return None
     grown = [_grown(before[gateway], now[gateway]) for gateway in before]
     return None if any(count is None for count in grown) else sum(count or 0 for count in grown) / elapsed_s

@@ -265,6 +265,20 @@ async def test_what_one_process_kept_the_next_finds() -> None:
     assert after.checkpoints.find(IRIS, "u1") == checkpoint()
 
 
+async def test_what_was_written_under_a_clock_that_is_ahead_counts_back_from_when_it_was_written() -> None:
+    server = Server()
+    await Place(server).later(iris=checkpoint(WALL_S + 3600.0, at_s=4500.0, known_at_s=4560.0))
+    after = Place(server)
+    after.wall_s = WALL_S + 60.0
+    await after.checkpoints.read()
+    found = after.checkpoints.find(IRIS, "u1")
+    assert found is not None
+    assert found.written_s == after.wall_s
+    state = found.remembered.state
+    assert (state.demands.peaks[0][0], state.known_at_s) == (4500.0 - 3540.0, 4560.0 - 3540.0)
+    assert found.arrivals == {}, "the length of the gap is not known"
+
+
 @pytest.mark.case("autoscaler-A17")
 async def test_an_object_of_the_same_name_that_is_another_gets_nothing() -> None:
     server = Server()
