@@ -65,7 +65,7 @@ class Verdict:
 
 def decide(state: State, observation: Observation, settings: Settings, now_s: float) -> tuple[State, Verdict]:
     """Total, monotone in demand, inside [floor, ceiling]; without knowledge nothing is lowered."""
-    surge = surge_of(state.surge, observation, settings, now_s)
+    surge = surge_of(_lasting(state, settings, now_s), observation, settings, now_s)
     demand = demand_of(observation, surge, settings)
     state = _remember(replace(state, surge=surge), observation, demand, settings, now_s)
     situation = _situation(state, observation, demand, settings, now_s)
@@ -76,6 +76,12 @@ def decide(state: State, observation: Observation, settings: Settings, now_s: fl
     unknown_s = now_s - state.known_at_s if state.known_at_s is not None else 0.0
     decisions = tuple(_decisions(observation, traffic, situation))
     return state, Verdict(decisions, demand, situation.peak, unknown_s)
+
+
+def _lasting(state: State, settings: Settings, now_s: float) -> Surge | None:
+    """None after so long without knowledge that whoever comes now need not be who came at first."""
+    known = state.known_at_s is not None and now_s - state.known_at_s <= settings.down_window_s
+    return state.surge if known else None
 
 
 def _remember(state: State, observation: Observation, demand: Demand, settings: Settings, now_s: float) -> State:
@@ -169,8 +175,8 @@ def _decisions(observation: Observation, traffic: Revision | None, situation: Si
 
 
 def _its_own(situation: Situation, revision: Revision) -> Situation:
-    """Another revision's size; its pool is as large, so its target is as much above the declared one."""
-    target = revision.target * situation.target / situation.declared
+    """Another revision's size; its pool is as large, so its target is as much above the declared one, once learnt."""
+    target = revision.target * (situation.target / situation.declared if revision.learnt else 1.0)
     return replace(situation, issued=revision.issued, target=target, declared=revision.target)
 
 

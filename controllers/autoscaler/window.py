@@ -6,7 +6,7 @@ one says "at least", and a window is covered only if no hole in it is longer tha
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
 
 from controllers.autoscaler.load import Load, LoadSample
@@ -39,12 +39,16 @@ def recent(samples: Iterable[LoadSample], now_s: float, window_s: float) -> list
 
 
 def means(samples: Iterable[LoadSample], now_s: float, window_s: float) -> Means | None:
-    """None where nothing is known. An incomplete sample is a lower bound: it may raise the mean, never lower it."""
+    """None where nothing is known. An incomplete sample is a lower bound: it may raise the mean, never lower it, be it
+    of what is there or of what arrives."""
     known = [s for s in recent(samples, now_s, window_s) if s.load is not None and s.load.sane]
     whole = [s.load for s in known if s.load is not None and s.complete]
     every = [s.load for s in known if s.load is not None]
     candidates = [_means(loads, bool(whole)) for loads in (whole, every) if loads]
-    return max(candidates, key=lambda m: m.in_flight + m.queued, default=None)
+    if not candidates:
+        return None
+    most = max(candidates, key=lambda m: m.in_flight + m.queued)
+    return replace(max(candidates, key=lambda m: m.first_rps or 0.0), in_flight=most.in_flight, queued=most.queued)
 
 
 def _means(loads: Sequence[Load], complete: bool) -> Means:
@@ -103,7 +107,8 @@ def noise_rps(samples: Iterable[LoadSample], now_s: float, window_s: float) -> f
 
 def onset(samples: Iterable[LoadSample], most: int) -> tuple[Load, ...]:
     """The first `most` loads of the refusals that last until now; none where their beginning is not remembered."""
-    known = sorted((s for s in samples if s.complete and s.load is not None), key=lambda s: s.at_s, reverse=True)
+    whole = (s for s in samples if s.complete and s.load is not None and s.load.sane)
+    known = sorted(whole, key=lambda s: s.at_s, reverse=True)
     loads = [s.load for s in known if s.load is not None]
     lasting = list(takewhile(lambda load: bool(load.refused_rps), loads))
     return tuple(lasting[::-1][:most]) if len(lasting) < len(loads) else ()

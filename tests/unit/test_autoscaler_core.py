@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from controllers.autoscaler.core import Decision, State, Verdict, decide
+from controllers.autoscaler.demand import Surge
 from controllers.autoscaler.observation import Observation, Revision, Role
 from controllers.autoscaler.rules import Reason
 from controllers.autoscaler.settings import Settings
@@ -179,3 +180,19 @@ def test_a_lower_bound_is_no_high_of_the_past() -> None:
     state, _ = decide(State(), seen(replace(load(40.0), complete=False)), SETTINGS, NOW_S)
     assert state.recent.highs == ()
     assert state.demands.maximum(NOW_S, 60.0) == 40.0
+
+
+@pytest.mark.parametrize(("known_s_ago", "replicas"), [(5.0, 4), (900.0, 20)])
+def test_an_overload_is_the_same_one_only_where_the_time_between_is_known(known_s_ago: float, replicas: int) -> None:
+    """It began with 10/s; after minutes without knowledge 1,000/s may be first attempts all the same."""
+    state = State(known_at_s=NOW_S - known_s_ago, surge=Surge(NOW_S - 1000.0, 10.0))
+    now = replace(load(40.0, arrived=1000.0, refused=960.0), served_rps=5.0)
+    assert of(verdict(state, seen(now))).desired == replicas
+
+
+def test_a_successor_whose_knee_is_not_learnt_has_its_declared_target_beside_a_large_pool() -> None:
+    """12 replicas at 9 of 10 carry 100: 12 of one that is learnt too, 14 at 8 of one that is not."""
+    one = Revision("a", Role.TRAFFIC, 10, 8.0, 12, 12, 12, learnt=True)
+    for learnt, replicas in ((True, 12), (False, 14)):
+        two = Revision("b", Role.SUCCESSOR, 10, 8.0, 0, 0, None, learnt=learnt)
+        assert of(verdict(past(100.0), seen(load(100.0), one, two)), "b").desired == replicas

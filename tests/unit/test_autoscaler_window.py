@@ -1,9 +1,11 @@
 """Windows: means over what is known, service time, and what past demand allows."""
 
+import math
+
 import pytest
 
 from controllers.autoscaler.load import Load, LoadSample
-from controllers.autoscaler.window import Demands, means, service_time_s
+from controllers.autoscaler.window import Demands, Means, means, onset, service_time_s
 
 
 def samples(*in_flight: float | None, complete: bool = True) -> list[LoadSample]:
@@ -137,3 +139,16 @@ def test_an_incomplete_demand_is_a_peak_but_no_knowledge() -> None:
     past = Demands().add(0.0, 50.0, False, 60.0, 20.0)
     assert past.maximum(1.0, 60.0) == 50.0
     assert not past.covers(100.0, 60.0, 20.0)
+
+
+def test_an_incomplete_sample_lowers_no_arrivals_where_it_holds_more() -> None:
+    whole = LoadSample(0.0, Load(40.0, 0.0, 1000.0, 200.0, 800.0))
+    part = LoadSample(1.0, Load(44.0, 0.0, 100.0, 90.0, 10.0), complete=False)
+    found = means([whole, part], 1.0, 5.0)
+    assert found == Means(42.0, 0.0, 1000.0, 200.0, 800.0, complete=True)
+
+
+def test_what_is_not_sane_is_no_beginning_of_an_overload() -> None:
+    loads = (Load(4.0, 0.0, 9.0, 9.0, 0.0), Load(4.0, 0.0, math.nan, 9.0, 5.0), Load(4.0, 0.0, 14.0, 9.0, 5.0))
+    given = [LoadSample(float(second), load) for second, load in enumerate(loads)]
+    assert onset(given, 3) == (loads[2],)
