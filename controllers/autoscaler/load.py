@@ -68,6 +68,13 @@ class LoadSample:
     load: Load | None
     complete: bool = True
 
+    @property
+    def outcome(self) -> str:
+        """For a metric."""
+        if self.load is None:
+            return "unknown"
+        return "known" if self.complete else "at_least"
+
 
 ZERO = Load(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 NEW = Counters(0, 0, {}, retried=0)  # a back end before its first request

@@ -1,8 +1,8 @@
 """The autoscaler's shell: sample every second, decide every five, write what changed. Holds no policy.
 
-Owns when an endpoint is due (its cycle, a longer one while no load comes and nothing is to be done, or at once when
-its revisions, their phases or a person's hold change), what `cycle` hands back, and the writes. A process without the
-lease does all but the writes, so that it knows the past when it takes over. One endpoint's failure is its own.
+Owns when an endpoint is due (its cycle, the end of its `rest`, or at once when its revisions, their phases or a
+person's hold change), what `cycle` hands back, and the writes. A process without the lease does all but the writes, so
+that it knows the past when it takes over. One endpoint's failure is its own.
 """
 
 import asyncio
@@ -10,8 +10,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
-from zlib import crc32
+from dataclasses import replace
 
 from controllers.autoscaler.act import Scaler
 from controllers.autoscaler.checkpoint import Checkpoint, Name
@@ -25,10 +24,11 @@ from controllers.autoscaler.holds import holds
 from controllers.autoscaler.inputs import Seen, inputs_of
 from controllers.autoscaler.journal import Journal
 from controllers.autoscaler.learning import Epoch, Learnt, followed, learnt_from, limits, to_keep
-from controllers.autoscaler.load import LoadSample
+from controllers.autoscaler.memory import Memory, share_of
 from controllers.autoscaler.observation import Role
 from controllers.autoscaler.observe import Sampler, gateways_of
 from controllers.autoscaler.recorder import Recorder
+from controllers.autoscaler.rest import rest_s, rested
 from controllers.autoscaler.roster import Roster
 from controllers.autoscaler.settings import Settings
 from controllers.autoscaler.status import Change, Report, status_object
@@ -47,27 +47,7 @@ _FOREIGN_SHOWN_S = 60.0
 _RETRY_MAX_S = 60.0
 _AT_ONCE = 16
 _TAKEOVER_S = 2.0
-_IDLE_CYCLES = 3
 _LEARNER = Learner()
-
-
-@dataclass
-class Memory:
-    """What the loop keeps of one endpoint between its cycles. `before`: the process before this one, until the gap to
-    it is bridged or too old. `started`: pods that have been ready."""
-
-    remembered: Remembered = field(default_factory=Remembered)
-    before: Checkpoint | None = None
-    started: frozenset[str] = frozenset()
-    learnt: Learnt = field(default_factory=Learnt)
-    asked: dict[str, int] = field(default_factory=dict)
-    due_at_s: float = 0.0
-    idle: bool = False
-    fingerprint: object = None
-    running: bool = False
-    failures: int = 0
-    foreign: str | None = None
-    foreign_until_s: float = 0.0
 
 
 class Autoscaler:
@@ -128,12 +108,14 @@ class Autoscaler:
         leads = self._lease.held()
         if leads and not self._led:  # whoever takes over does not wait for the next cycle of each
             for key, memory in self._memories.items():
-                memory.due_at_s = min(memory.due_at_s, self._monotonic() + _TAKEOVER_S * _share(key))
+                memory.due_at_s = min(memory.due_at_s, self._monotonic() + _TAKEOVER_S * share_of(key))
+                memory.rest_s = 0.0
         self._led = leads
         return [(endpoint, obj) for endpoint, obj in self._current if self._is_due(endpoint)]
 
     def _count(self, endpoints: Iterable[Endpoint]) -> None:
-        for outcome, count in Counter(_outcome(self._sampler.latest(endpoint)) for endpoint in endpoints).items():
+        latest = (self._sampler.latest(endpoint) for endpoint in endpoints)
+        for outcome, count in Counter(sample.outcome if sample else "unknown" for sample in latest).items():
             self._metrics.samples.labels(outcome).inc(count)
 
     def _is_due(self, endpoint: Endpoint) -> bool:
@@ -142,7 +124,7 @@ class Autoscaler:
         now_s, cycle_s = self._monotonic(), self._settings.cycle_s
         memory = self._memory(endpoint)
         changed = memory.fingerprint != endpoint.fingerprint and memory.failures == 0
-        rest_s = (_IDLE_CYCLES - 1) * cycle_s if memory.idle and self._is_silent(endpoint) else 0.0
+        rest_s = max(memory.rest_s - cycle_s, 0.0) if self._rests(endpoint, memory) else 0.0
         at_once = changed or (memory.failures == 0 and presses(self._sampler.latest(endpoint)))
         if memory.running or (not at_once and now_s < memory.due_at_s + rest_s):
             return False
@@ -150,14 +132,26 @@ class Autoscaler:
         first = memory.fingerprint is None
         memory.fingerprint = endpoint.fingerprint
         # the slack of half a sample keeps the cycle's length where the loop wakes a little late
-        spread_s = _share(endpoint.key) * cycle_s if first else cycle_s
+        spread_s = share_of(endpoint.key) * cycle_s if first else cycle_s
         memory.due_at_s = now_s + max(spread_s, self._settings.sample_s) - self._settings.sample_s / 2
         return True
 
-    def _is_silent(self, endpoint: Endpoint) -> bool:
-        """Known to have no load, as last seen: not an endpoint of which nothing is known."""
+    def _rests(self, endpoint: Endpoint, memory: Memory) -> bool:
+        """Whether it still may: no load has come, and neither its pods nor its Deployments have changed."""
+        if not memory.rest_s or memory.stamp != self._stamp(endpoint):
+            return False
         sample = self._sampler.latest(endpoint)
-        return sample is not None and sample.load is not None and not has_load(sample.load)
+        return sample is None or sample.load is None or not has_load(sample.load)
+
+    def _let_rest(self, memory: Memory, endpoint: Endpoint, verdict: Verdict, now_s: float) -> None:
+        most_s = rest_s(endpoint, verdict, memory.remembered.circuits) if now_s >= memory.foreign_until_s else 0.0
+        memory.rest_s = (
+            most_s * (1 + share_of(endpoint.key)) / 2
+        )  # those that went to rest together don't wake together
+
+    def _stamp(self, endpoint: Endpoint) -> tuple[int, int]:
+        deployments, pods = self._stores[DEPLOYMENTS], self._stores[PODS]
+        return deployments.stamp(endpoint.namespace, endpoint.name), pods.stamp(endpoint.namespace, endpoint.name)
 
     def _memory(self, endpoint: Endpoint) -> Memory:
         """An endpoint that is seen for the first time begins where its checkpoint ends."""
@@ -192,7 +186,7 @@ class Autoscaler:
         except Exception as error:
             memory.failures += 1
             pause_s = min(2.0 ** (memory.failures - 1), _RETRY_MAX_S)
-            memory.due_at_s = self._monotonic() + pause_s
+            memory.due_at_s, memory.rest_s = self._monotonic() + pause_s, 0.0
             self._metrics.failures.labels("autoscaler").inc()
             fields = {"namespace": endpoint.namespace, "endpoint": endpoint.name, "error": str(error)}
             log.warning("autoscaling failed", extra=fields, exc_info=not isinstance(error, KubeError))
@@ -202,11 +196,12 @@ class Autoscaler:
     async def cycle(self, endpoint: Endpoint, obj: Object) -> None:
         """Observes, decides, remembers; with the lease also scales, reports and records."""
         memory, now_s = self._memory(endpoint), self._monotonic()
+        memory.stamp = self._stamp(endpoint)
         seen = self._seen(endpoint, memory)
         inputs, memory.started = inputs_of(seen, self._settings, now_s, self._wall())
-        remembered = self._bridged(memory, endpoint, now_s)
+        remembered = rested(self._bridged(memory, endpoint, now_s), seen.samples, self._settings, now_s)
         memory.remembered, turn = cycle(remembered, inputs)
-        memory.idle = turn.verdict.peak == 0 and all(d.desired == d.issued for d in turn.verdict.decisions)
+        self._let_rest(memory, endpoint, turn.verdict, now_s)
         ready = {revision.name: revision.ready for revision in inputs.observation.revisions}
         self._measure(endpoint, turn.verdict, ready)
         if not self._lease.held():
@@ -278,6 +273,7 @@ class Autoscaler:
         for change in changes:
             if change.foreign is not None:
                 memory.foreign, memory.foreign_until_s = change.foreign, now_s + _FOREIGN_SHOWN_S
+                memory.rest_s = 0.0
 
     async def _report(self, endpoint: Endpoint, obj: Object, report: Report) -> None:
         held = self._stores[MODEL_ENDPOINTS].objects.get((endpoint.namespace, endpoint.name), obj)
@@ -312,14 +308,3 @@ class Autoscaler:
             del self._memories[key]
             if key[:2] not in living:
                 self._metrics.forget(key[0], key[1])
-
-
-def _outcome(sample: LoadSample | None) -> str:
-    if sample is None or sample.load is None:
-        return "unknown"
-    return "known" if sample.complete else "at_least"
-
-
-def _share(key: tuple[str, str, str]) -> float:
-    """From 0 to 1, each endpoint its own: what is due for all is due for each at its own time."""
-    return crc32(repr(key).encode()) / 2**32

@@ -7,6 +7,7 @@ object is then ignored. Its one idea: a reader sees its own writes.
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable
+from itertools import count
 
 from controllers.kube.fields import at, key_of, mapping
 from controllers.kube.kept import kept
@@ -30,9 +31,15 @@ class Store:
         self._changed = changed
         self._index = index
         self._labelled: dict[Key, dict[Key, Object]] = defaultdict(dict)
+        self._stamps: dict[Key, int] = {}
+        self._changes = count(1)
 
     def labelled(self, namespace: str, value: str) -> list[Object]:
         return list(self._labelled.get((namespace, value), {}).values())
+
+    def stamp(self, namespace: str, value: str) -> int:
+        """Another one after each change among them, 0 where there are none."""
+        return self._stamps.get((namespace, value), 0)
 
     async def follow(self, events: AsyncIterator[Event]) -> None:
         async for event in events:
@@ -67,14 +74,23 @@ class Store:
         self.objects[key] = obj
         if (slot := self._slot(obj)) is not None:
             self._labelled[slot][key] = obj
+            self._stamps[slot] = next(self._changes)
 
     def _drop(self, key: Key) -> None:
         held = self.objects.pop(key, None)
         slot = self._slot(held) if held is not None else None
         if slot is not None and slot in self._labelled:
             self._labelled[slot].pop(key, None)
+            self._stamps[slot] = next(self._changes)
             if not self._labelled[slot]:
-                del self._labelled[slot]
+                del self._labelled[slot], self._stamps[slot]
+
+    def _has(self, key: Key, obj: Object) -> bool:
+        """Whether this very version is held: who compares objects sees no change then."""
+        held, version = self.objects.get(key), at(obj, "metadata", "resourceVersion")
+        if held is None or version is None:
+            return False
+        return _same_object(held, obj) and at(held, "metadata", "resourceVersion") == version
 
     def _slot(self, obj: Object) -> Key | None:
         value = mapping(obj, "metadata", "labels").get(self._index) if self._index else None
@@ -83,10 +99,12 @@ class Store:
     def _replace(self, objects: Iterable[Object]) -> None:
         fresh = {key_of(obj): obj for obj in objects}
         gone = [obj for key, obj in self.objects.items() if key not in fresh]
-        for key in list(self.objects):
-            self._drop(key)
+        for obj in gone:
+            self._drop(key_of(obj))
         for key, obj in fresh.items():
-            self._keep(key, obj)
+            if not self._has(key, obj):
+                self._drop(key)
+                self._keep(key, obj)
         self.synced.set()
         for obj in (*fresh.values(), *gone):
             self._changed(self.gvr, obj)

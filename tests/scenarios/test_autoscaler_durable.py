@@ -249,8 +249,20 @@ async def test_an_endpoint_without_load_is_looked_at_less_and_wakes_as_fast_as_a
         return len(attended) - before
 
     await at(world, 150)
-    assert await cycles(60) == 4
+    assert await cycles(60) in (1, 2)
     await at(world, 300)
     assert await world.until(lambda: replicas(world) >= 10, 30) <= 12
     await world.run(60)
     assert await cycles(60) == 12, "overload is over"
+
+
+async def test_another_hand_ends_a_rest() -> None:
+    world = World(endpoint_object())
+    await at(world, 200)
+    (name,) = world.cluster.revisions()
+    deployment = world.cluster.deployment(name)
+    assert deployment is not None
+    world.cluster.scale(deployment, 7, "kubectl")
+    assert await world.until(lambda: replicas(world) == 1, 30) <= 6
+    assert world.condition("Scaled")["reason"] == "ForeignWriter"
+    assert await world.until(lambda: world.condition("Scaled")["status"] == "True", 100) <= 70

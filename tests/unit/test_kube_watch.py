@@ -165,3 +165,29 @@ def test_objects_are_found_by_label_and_no_longer_once_they_are_gone() -> None:
     store.take(Event("DELETED", (pod("a1", 4, "1"),)))
     assert [obj["metadata"]["name"] for obj in store.labelled("ns", "a")] == ["a2"]
     assert store.labelled("other", "a") == []
+
+
+def test_a_stamp_changes_with_the_objects_of_its_label_and_with_no_others() -> None:
+    store = Store(PODS, index="app")
+    store.take(Event("SYNC", (pod("a1", 1, "1"), pod("b1", 2, "2"))))
+    stamps = [store.stamp("ns", "a")]
+    store.put(pod("b1", 3, "2"))
+    assert store.stamp("ns", "a") == stamps[0]
+    for event in (Event("ADDED", (pod("a2", 4, "3"),)), Event("DELETED", (pod("a2", 5, "3"),))):
+        store.take(event)
+        stamps.append(store.stamp("ns", "a"))
+    assert len(set(stamps)) == 3
+    store.take(Event("SYNC", ()))
+    assert store.stamp("ns", "a") == 0
+
+
+def test_a_new_state_leaves_what_did_not_change_as_it_is() -> None:
+    store = Store(PODS, index="app")
+    store.take(Event("SYNC", (pod("a1", 1, "1"), pod("b1", 2, "2"))))
+    held, stamps = store.objects["ns", "a1"], [store.stamp("ns", app) for app in "ab"]
+    store.take(Event("SYNC", (pod("a1", 1, "1"), pod("b1", 3, "2"))))
+    assert store.objects["ns", "a1"] is held
+    assert store.stamp("ns", "a") == stamps[0]
+    assert store.stamp("ns", "b") != stamps[1]
+    store.take(Event("SYNC", (pod("a1", 1, "another"),)))
+    assert store.objects["ns", "a1"]["metadata"]["uid"] == "another"

@@ -1,0 +1,33 @@
+"""What the loop keeps of one endpoint between its cycles, and each endpoint's own place in time. Pure."""
+
+from dataclasses import dataclass, field
+from zlib import crc32
+
+from controllers.autoscaler.checkpoint import Checkpoint
+from controllers.autoscaler.cycle import Remembered
+from controllers.autoscaler.learning import Learnt
+
+
+@dataclass
+class Memory:
+    """`before`: the process before this one, until the gap to it is bridged or too old. `started`: pods that have been
+    ready. `rest_s`: how long it may be left alone after its last cycle, while the `stamp` of its objects stays."""
+
+    remembered: Remembered = field(default_factory=Remembered)
+    before: Checkpoint | None = None
+    started: frozenset[str] = frozenset()
+    learnt: Learnt = field(default_factory=Learnt)
+    asked: dict[str, int] = field(default_factory=dict)
+    due_at_s: float = 0.0
+    rest_s: float = 0.0
+    stamp: tuple[int, int] = (0, 0)
+    fingerprint: object = None
+    running: bool = False
+    failures: int = 0
+    foreign: str | None = None
+    foreign_until_s: float = 0.0
+
+
+def share_of(key: tuple[str, str, str]) -> float:
+    """From 0 to 1, each endpoint its own: what is due for all is due for each at its own time."""
+    return crc32(repr(key).encode()) / 2**32
