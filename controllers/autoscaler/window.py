@@ -43,6 +43,8 @@ def means(samples: Iterable[LoadSample], now_s: float, window_s: float) -> Means
     of what is there or of what arrives."""
     known = [s for s in recent(samples, now_s, window_s) if s.load is not None and s.load.sane]
     whole = [s.load for s in known if s.load is not None and s.complete]
+    if whole and len(whole) == len(known):
+        return _means(whole, True)
     every = [s.load for s in known if s.load is not None]
     candidates = [_means(loads, bool(whole)) for loads in (whole, every) if loads]
     if not candidates:
