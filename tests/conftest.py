@@ -9,11 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 DESTRUCTIVE = "destructive"
 SLOW = [Path(__file__).parent / folder for folder in ("properties", "scenarios")]
 OWN_NODES = ("test_node.py", "test_context_cluster.py", "test_platform_down_all.py", "test_platform_life.py")
 ON_THE_SUITE = ("test_platform_", "test_controllers_")
+
+
+# A busy machine is slow, not wrong.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 def pytest_configure() -> None:

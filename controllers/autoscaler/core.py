@@ -118,13 +118,17 @@ def _situation(state: State, observation: Observation, demand: Demand, settings:
 
 
 def _expected(state: State, observation: Observation, demand: Demand, settings: Settings, now_s: float) -> float | None:
-    """None while the present is unknown. From the last minute's high on, so that noise is not followed both ways."""
+    """The larger of what bursts usually reach and of what a growth that goes on reaches by then; None while the present
+    is unknown. Bursts are taken from the last minute's high on, so that noise is not followed both ways."""
     if demand.requests is None:
         return None
     traffic = _traffic(observation)
     start_s = traffic.start_s if traffic is not None and traffic.start_s is not None else settings.start_s
     high = max(demand.requests, state.demands.maximum(now_s, settings.present_s) or 0.0)
-    return state.recent.expected(high, start_s, settings)
+    usual = state.recent.expected(high, start_s, settings)
+    if demand.rise <= 0:
+        return usual
+    return max(min(demand.requests + demand.rise * start_s, settings.growth_ahead * demand.requests), usual or 0.0)
 
 
 def _for_traffic(situation: Situation, traffic: Revision, eased: Eased | None, now_s: float) -> Situation:

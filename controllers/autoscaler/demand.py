@@ -20,7 +20,7 @@ class Demand:
     """Requests that should be in flight now; None: unknown. `complete` False: at least this.
 
     `noise`: the standard deviation of the long mean, in requests. `dispersion`: the variance of a second's arrivals
-    over their mean, at least 1 (Poisson).
+    over their mean, at least 1 (Poisson). `rise`: by how much it keeps growing in a second, beyond noise.
     """
 
     requests: float | None
@@ -28,6 +28,7 @@ class Demand:
     overloaded: bool
     noise: float = 0.0
     dispersion: float = 1.0
+    rise: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,8 @@ def presses(sample: LoadSample | None) -> bool:
 
 def surge_of(before: Surge | None, observation: Observation, settings: Settings, now_s: float) -> Surge | None:
     """The overload after this moment. It is over once the short window shows no refusal and forgotten once the long one
-    shows none. It begins anew where what came at first has been served for a while and yet others are refused: those
-    are no retries any more."""
+    shows none. It begins anew where arrivals keep growing, which retries do only for as long as they are repeated, and
+    where what came at first has been served for a while and yet others are refused."""
     fast, slow = observation.fast, observation.slow
     if fast is None or fast.refused_rps is None or fast.first_rps is None:
         return before
@@ -59,6 +60,8 @@ def surge_of(before: Surge | None, observation: Observation, settings: Settings,
         return Surge(now_s, _first_attempts(observation.onset, fast.first_rps))
     if now_s - before.since_s < settings.onset_s:
         return replace(before, first_rps=_first_attempts(observation.onset, fast.first_rps))
+    if _rise_rps(observation, settings) > 0 and fast.first_rps > before.first_rps:
+        return replace(before, first_rps=fast.first_rps, met_at_s=None)
     if (fast.served_rps or 0.0) < settings.served * before.first_rps:
         return replace(before, met_at_s=None)
     if before.met_at_s is None:
@@ -104,7 +107,15 @@ def demand_of(observation: Observation, surge: Surge | None, settings: Settings)
     deviation = noise / math.sqrt(settings.up_window_s)
     # Of those refused what is in flight says nothing, and without W their arrivals don't either: all pods may be down.
     complete = fast.complete and not (w_s is None and fast.refused_rps)
-    return Demand(requests, complete, overloaded, deviation, _dispersion(observation))
+    rise = _rise_rps(observation, settings) * (w_s or 0.0)
+    return Demand(requests, complete, overloaded, deviation, _dispersion(observation), rise)
+
+
+def _rise_rps(observation: Observation, settings: Settings) -> float:
+    """By how much arrivals per second keep growing in a second, beyond the noise of a window's mean."""
+    window_s = max(settings.growth_window_s, min(observation.service_time_s or 0.0, settings.service_window_s))
+    noise_rps = (observation.noise_rps or 0.0) / math.sqrt(window_s)
+    return max((observation.growth_rps or 0.0) - settings.significance * noise_rps, 0.0) / window_s
 
 
 def _window_demand(means: Means, w_s: float | None, surge: Surge | None, settings: Settings) -> tuple[float, bool]:

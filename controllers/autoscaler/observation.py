@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from controllers.autoscaler.load import Load, LoadSample
 from controllers.autoscaler.settings import Settings
-from controllers.autoscaler.window import Means, means, noise_rps, onset, service_time_s
+from controllers.autoscaler.window import Means, growth_rps, means, noise_rps, onset, service_time_s
 
 _ONSET = 3
 
@@ -54,7 +54,7 @@ class Revision:
 class Observation:
     """An endpoint at one moment. `slow` and `fast` are the means of the two up windows, `sharp` of the newest seconds;
     `noise_rps` is the standard deviation of a second's arrivals; `onset` are an overload's first
-    seconds. None where unknown."""
+    seconds, `growth_rps` is by how much arrivals keep growing from one window to the next. None where unknown."""
 
     fast: Means | None
     slow: Means | None
@@ -66,6 +66,7 @@ class Observation:
     sharp: Means | None = None
     noise_rps: float | None = None
     onset: tuple[Load, ...] = ()
+    growth_rps: float | None = None
 
 
 def observation_of(
@@ -92,4 +93,5 @@ def observation_of(
         sharp=means(samples, now_s, max(settings.sharp_window_s, least_s)),
         noise_rps=noise_rps(samples, now_s, settings.noise_window_s),
         onset=onset(samples, _ONSET),
+        growth_rps=growth_rps(samples, now_s, max(settings.growth_window_s, least_s)),
     )

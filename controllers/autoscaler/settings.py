@@ -15,8 +15,9 @@ class Settings:
     drain_s: a backlog shall be gone after this long, or after drain_services times W if that is longer.
     significance: so many standard deviations of a short mean are its noise. band: the largest share of what replicas
     carry that noise is let pass for. ease: fewer replicas a minute because of a better target, as a share.
-    onset_s: so long an overload's first seconds are looked at. served, patience_s: once this share of its first
-    attempts has been served for so long, what is refused is no retry any more.
+    growth_window_s: arrivals that grow over four of these in a row keep growing, to growth_ahead times what there is
+    at the most. onset_s: so long an overload's first seconds are looked at. served, patience_s: once this share of its
+    first attempts has been served for so long, what is refused is no retry any more.
     present_s: the present that expectations start from.
     recent_s, burst_level, burst_share: the memory of bursts; the share of half minutes that what is kept ready covers;
     how full of their limit bursts may make replicas.
@@ -40,6 +41,8 @@ class Settings:
     band: float = 0.1
     ease: float = 0.1
     onset_s: float = 4.0
+    growth_window_s: float = 4.0
+    growth_ahead: float = 2.0
     served: float = 0.95
     patience_s: float = 20.0
     present_s: float = 60.0

@@ -107,6 +107,19 @@ def noise_rps(samples: Iterable[LoadSample], now_s: float, window_s: float) -> f
     return deviation if deviation < math.inf else None
 
 
+def growth_rps(samples: Iterable[LoadSample], now_s: float, window_s: float) -> float | None:
+    """By how much the mean of first attempts grew from one window to the next, the least of the last three times; None
+    where one of the four windows is unknown.
+
+    100, 120, 140, 160: 20. A step grows in one window or two (100, 100, 150, 200: 0), and so does what noise does.
+    """
+    known = list(samples)
+    ends_s = [now_s - turn * window_s for turn in (3, 2, 1, 0)]
+    found = [means(known, end_s, window_s) for end_s in ends_s]
+    rates = [each.first_rps for each in found if each is not None and each.complete and each.first_rps is not None]
+    return min(later - earlier for earlier, later in pairwise(rates)) if len(rates) == len(ends_s) else None
+
+
 def onset(samples: Iterable[LoadSample], most: int) -> tuple[Load, ...]:
     """The first `most` loads of the refusals that last until now; none where their beginning is not remembered."""
     whole = (s for s in samples if s.complete and s.load is not None and s.load.sane)

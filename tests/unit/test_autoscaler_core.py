@@ -146,6 +146,15 @@ def test_a_parked_or_failed_one_keeps_its_replicas_and_says_whether_they_would_d
     assert (found.desired, found.reason, found.sized) == (issued, reason, sized)
 
 
+@pytest.mark.parametrize(("growth_rps", "replicas"), [(None, 5), (0.0, 5), (20.0, 8), (1000.0, 10)])
+def test_a_growth_that_goes_on_is_met_a_start_up_time_ahead_to_twice_what_there_is(
+    growth_rps: float | None, replicas: int
+) -> None:
+    """250/s x 0.2 s = 50, and 5/s more every second: 1 request a second, 80 in 30 s, at 0.95 of a limit of 11."""
+    growing = seen(load(50.0, arrived=250.0), revision(issued=5, start_s=30.0), growth_rps=growth_rps, noise_rps=0.0)
+    assert of(verdict(past(50.0), growing)).desired == replicas
+
+
 def test_the_one_with_the_traffic_is_decided_first_whatever_the_order() -> None:
     two = (revision("b", Role.SUCCESSOR, issued=1), revision("a", issued=8))
     assert [d.revision for d in verdict(past(75.0), seen(load(75.0), *two)).decisions] == ["a", "b"]

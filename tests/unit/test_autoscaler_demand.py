@@ -146,6 +146,22 @@ def test_a_surge_is_fixed_after_its_first_seconds_and_ends_with_the_last_refusal
     assert surge_of(over, seen(now, now, onset=onset), SETTINGS, 110.0) == Surge(110.0, 1100.0), "another one"
 
 
+def test_arrivals_that_keep_growing_are_no_retries() -> None:
+    now = replace(load(40.0, arrived=1400.0, refused=1200.0), served_rps=200.0)
+    growing = seen(now, growth_rps=200.0, noise_rps=40.0)
+    assert surge_of(Surge(100.0, 1000.0), growing, SETTINGS, 120.0) == Surge(100.0, 1400.0)
+    assert surge_of(Surge(100.0, 1000.0), replace(growing, growth_rps=30.0), SETTINGS, 120.0) == Surge(100.0, 1000.0)
+
+
+def test_a_rise_is_the_growth_beyond_its_noise_in_requests_per_second() -> None:
+    """Windows of 4 s grow by 200/s each, 2 x 40 / sqrt(4) = 40 of it may be noise: 160 / 4 s x 0.2 s = 8 a second."""
+    now = load(40.0, arrived=1000.0)
+    assert demand_of(seen(now, growth_rps=200.0, noise_rps=40.0), None, SETTINGS).rise == pytest.approx(8.0)
+    assert demand_of(seen(now, growth_rps=30.0, noise_rps=40.0), None, SETTINGS).rise == 0.0
+    assert demand_of(seen(now, growth_rps=-50.0), None, SETTINGS).rise == 0.0
+    assert demand_of(seen(now), None, SETTINGS).rise == 0.0
+
+
 def test_refusals_that_go_on_once_the_first_attempts_are_served_are_more_demand() -> None:
     now = replace(load(200.0, arrived=1900.0, refused=940.0), served_rps=960.0)
     surge = surge_of(Surge(100.0, 1000.0), seen(now), SETTINGS, 150.0)

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from controllers.autoscaler.load import Load, LoadSample
-from controllers.autoscaler.window import Demands, Means, means, onset, service_time_s
+from controllers.autoscaler.window import Demands, Means, growth_rps, means, noise_rps, onset, service_time_s
 
 
 def samples(*in_flight: float | None, complete: bool = True) -> list[LoadSample]:
@@ -139,6 +139,44 @@ def test_an_incomplete_demand_is_a_peak_but_no_knowledge() -> None:
     past = Demands().add(0.0, 50.0, False, 60.0, 20.0)
     assert past.maximum(1.0, 60.0) == 50.0
     assert not past.covers(100.0, 60.0, 20.0)
+
+
+def arriving(*rps: float, refused: float = 0.0) -> list[LoadSample]:
+    return [LoadSample(float(at), Load(1.0, 0.0, each, each - refused, refused)) for at, each in enumerate(rps)]
+
+
+def test_the_noise_of_arrivals_is_taken_from_successive_differences_so_that_a_step_hardly_moves_it() -> None:
+    """8 and 12 by turns: sqrt(4^2 / 2) = 2.83. A step of 100 among 59 differences: sqrt(100^2 / 59 / 2) = 9.2."""
+    by_turns = arriving(*([8.0, 12.0] * 30))
+    assert noise_rps(by_turns, 59.0, 60.0) == pytest.approx(8**0.5)
+    assert noise_rps(arriving(*([0.0] * 30 + [100.0] * 30)), 59.0, 60.0) == pytest.approx(9.2, abs=0.05)
+    assert noise_rps(by_turns[:10], 59.0, 60.0) is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        ([100.0] * 4 + [120.0] * 4 + [140.0] * 4 + [160.0] * 4, 20.0),
+        ([100.0] * 8 + [150.0] * 4 + [200.0] * 4, 0.0),
+        ([100.0] * 14 + [900.0] * 2, 0.0),
+        ([100.0] * 4 + [120.0] * 4 + [110.0] * 4 + [160.0] * 4, -10.0),
+        ([100.0] * 12, None),
+    ],
+    ids=["a ramp", "two windows of growth", "a step", "noise", "too little known"],
+)
+def test_what_keeps_growing_grew_from_each_of_four_windows_to_the_next(
+    seconds: list[float], expected: float | None
+) -> None:
+    assert growth_rps(arriving(*seconds), len(seconds) - 1.0, 4.0) == expected
+
+
+def test_an_overloads_first_seconds_are_told_while_their_beginning_is_remembered() -> None:
+    given = arriving(100.0, 100.0) + [
+        LoadSample(2.0 + turn, Load(1.0, 0.0, 500.0 + turn, 100.0, 400.0)) for turn in range(5)
+    ]
+    assert [load.arrived_rps for load in onset(given, 3)] == [500.0, 501.0, 502.0]
+    assert onset(given[2:], 3) == ()
+    assert onset(arriving(100.0), 3) == ()
 
 
 def test_an_incomplete_sample_lowers_no_arrivals_where_it_holds_more() -> None:
