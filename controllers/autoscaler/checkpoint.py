@@ -7,7 +7,7 @@ window; so nothing that is read here can do harm.
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from zlib import crc32
 
 from controllers.autoscaler.cycle import Remembered
@@ -61,9 +61,21 @@ def is_news(kept: Checkpoint | None, now: Checkpoint) -> bool:
     """Whether it is worth a write: what is remembered has changed beyond its times, or the entry grows old."""
     if kept is None or kept.uid != now.uid or now.written_s - kept.written_s >= REFRESH_S:
         return True
-    if to_plain(kept.remembered, None) != to_plain(now.remembered, None):
+    if _differs(kept.remembered, now.remembered):
         return True
     return {k: each.limit for k, each in kept.knowledge.items()} != {k: each.limit for k, each in now.knowledge.items()}
+
+
+def _differs(kept: Remembered, now: Remembered) -> bool:
+    """Most of many endpoints rest; that there was no load for longer by now is told without a look at every span."""
+    if _is_silent(kept) and _is_silent(now):
+        return replace(kept, state=now.state) != now
+    return bool(to_plain(kept, None) != to_plain(now, None))
+
+
+def _is_silent(remembered: Remembered) -> bool:
+    state = remembered.state
+    return not any(demand for _, demand in (*state.demands.peaks, *state.recent.highs))
 
 
 def alive(kept: Mapping[Name, Checkpoint], present: Mapping[Name, object], wall_s: float) -> dict[Name, Checkpoint]:

@@ -33,6 +33,7 @@ from controllers.autoscaler.cycle import Remembered
 from controllers.autoscaler.gap import BRIDGE_MAX_S, bridged, mean_rps
 from controllers.autoscaler.moment import MOMENT
 from controllers.autoscaler.plain import Unreadable
+from controllers.autoscaler.recent import Recent
 from controllers.autoscaler.settings import Settings
 from controllers.autoscaler.window import Demands
 from controllers.kube import Conflict, Gvr, Object, Unreachable
@@ -104,6 +105,20 @@ def test_news_is_what_changed_beyond_its_times_or_grew_old_or_is_anothers() -> N
     assert is_news(kept, checkpoint(WALL_S + 60.0, demand=41.0))
     assert is_news(kept, checkpoint(WALL_S + 60.0, uid="u2"))
     assert is_news(kept, checkpoint(WALL_S + REFRESH_S))
+
+
+def test_more_silence_is_no_news_and_a_circuit_or_w_is() -> None:
+    def silent(spans: int, **others: object) -> Checkpoint:
+        recent = Recent(tuple((10.0 * span, 0.0) for span in range(spans)), 8)
+        state = State(Demands(((10.0 * spans, 0.0),), 0.0, 10.0 * spans), recent=recent)
+        return replace(checkpoint(WALL_S), remembered=Remembered(state, **others))  # type: ignore[arg-type]
+
+    kept = silent(5, service_time_s=0.2)
+    assert not is_news(kept, silent(9, service_time_s=0.2))
+    assert is_news(kept, silent(9, service_time_s=0.3))
+    assert is_news(kept, silent(9, service_time_s=0.2, circuits={"iris-a": Circuit(Phase.OPEN)}))
+    assert is_news(kept, checkpoint(WALL_S + 60.0))
+    assert is_news(checkpoint(WALL_S), replace(kept, written_s=WALL_S))
 
 
 @pytest.mark.case("autoscaler-G8")
