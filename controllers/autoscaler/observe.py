@@ -1,8 +1,8 @@
 """Samples of every endpoint's load, one a second, from the statistics of every gateway pod.
 
 Owns readings, their differences, and each endpoint's short memory of samples. Leaves demand to `core`, doubt of zeros
-that come all at once to `fleet`. Its one idea: all gateways are asked at once with one deadline, so a silent one delays
-nobody and is unknown, not zero.
+that come all at once to `fleet`. Its one idea: all gateways are asked at once, and one that was silent is asked without
+being waited for, so it delays nobody and is unknown, not zero.
 """
 
 import asyncio
@@ -69,6 +69,8 @@ class Sampler:
     ) -> None:
         self._settings, self._read, self._monotonic = settings, read or Reader().read, monotonic
         self._last: dict[str, Reading] = {}
+        self._asked: dict[str, asyncio.Future[Reading | None]] = {}
+        self._silent: set[str] = set()
         self._fleet = Fleet()
         longest_s = max(settings.up_window_s, settings.service_window_s)
         size = int(longest_s / settings.sample_s) + 2
@@ -77,8 +79,8 @@ class Sampler:
 
     async def sample(self, gateways: list[Gateway], endpoints: list[Endpoint]) -> None:
         """Asks all gateways, then adds one sample to each endpoint; forgets the endpoints that are gone."""
-        answers = await asyncio.gather(*(self._ask(gateway) for gateway in gateways))
-        loads = [(gateway, self._loads(gateway, reading)) for gateway, reading in zip(gateways, answers, strict=True)]
+        answers = await self._answers(gateways)
+        loads = [(gateway, self._loads(gateway, answers.get(gateway.uid))) for gateway in gateways]
         now_s = self._monotonic()
         samples = samples_of(endpoints, loads, now_s)
         for key, sample in self._believed(samples, now_s).items():
@@ -93,6 +95,19 @@ class Sampler:
                 "most busy endpoints read zero at once: unknown for a minute", extra={"endpoints": len(unknown)}
             )
         return {**samples, **{key: LoadSample(now_s, None, complete=False) for key in unknown}}
+
+    async def _answers(self, gateways: list[Gateway]) -> dict[str, Reading | None]:
+        """Waits, where any other is there, for none that was silent or is leaving: its word counts when it comes."""
+        for gateway in gateways:
+            if gateway.uid not in self._asked:
+                self._asked[gateway.uid] = asyncio.ensure_future(self._ask(gateway))
+        awaited = {gateway.uid for gateway in gateways if not gateway.leaving} - self._silent
+        if tasks := [self._asked[uid] for uid in awaited or self._asked]:
+            await asyncio.wait(tasks)
+        answers = {uid: task.result() for uid, task in self._asked.items() if task.done()}
+        self._asked = {uid: task for uid, task in self._asked.items() if uid not in answers}
+        self._silent = {gateway.uid for gateway in gateways if answers.get(gateway.uid) is None}
+        return answers
 
     async def _ask(self, gateway: Gateway) -> Reading | None:
         try:
@@ -134,6 +149,8 @@ class Sampler:
         for uid in [uid for uid in self._last if uid not in gateways]:
             del self._last[uid]
             self._tallies.pop(uid, None)
+        for uid in [uid for uid in self._asked if uid not in gateways]:
+            self._asked.pop(uid).cancel()
 
     def latest(self, endpoint: Endpoint) -> LoadSample | None:
         samples = self._samples.get(endpoint.key)

@@ -1,8 +1,10 @@
 """The sampler: what rests is nothing, zeros of most endpoints at once are unknown, counts go on between readings."""
 
+import asyncio
+
 import pytest
 
-from controllers.autoscaler.load import ZERO, Counters, Load, difference
+from controllers.autoscaler.load import ZERO, Counters, Load, LoadSample, difference
 from controllers.autoscaler.observe import Gateway, Sampler
 from controllers.autoscaler.settings import Settings
 from controllers.autoscaler.view import Endpoint, endpoint_of
@@ -83,3 +85,52 @@ async def test_a_back_end_that_rests_has_the_load_that_arithmetic_would_give(arr
     time = Seconds()
     time.balancer.counters = lambda number: resting  # type: ignore[method-assign]
     assert set(await time.run(2)) == {ZERO}
+
+
+class Slow:
+    """Two gateways, of which the second fails at first and then says nothing until it is let."""
+
+    def __init__(self) -> None:
+        self.asked, self.let = 0, asyncio.Event()
+
+    async def read(self, host: str, port: int, timeout_s: float) -> dict[str, Counters]:
+        if host == "h2":
+            self.asked += 1
+            if self.asked == 1:
+                raise TimeoutError
+            await self.let.wait()
+        return {f"b{number}": Counters(0, 0, {"p": (1, 1)}) for number in range(COUNT)}
+
+
+@pytest.mark.case("autoscaler-A10")
+async def test_nobody_waits_for_a_gateway_that_was_silent_and_its_share_is_unknown_until_it_speaks() -> None:
+    slow, gateways = Slow(), [Gateway(name, name, leaving=False) for name in ("h1", "h2")]
+    sampler = Sampler(Settings(), slow.read)
+
+    async def second() -> LoadSample:
+        async with asyncio.timeout(5):
+            await sampler.sample(gateways, ENDPOINTS)
+        sample = sampler.latest(ENDPOINTS[0])
+        assert sample is not None
+        return sample
+
+    for _ in range(4):
+        sample = await second()
+        assert (sample.load is not None and sample.load.in_flight, sample.complete) == (1, False)
+    assert slow.asked == 2, "one question at a time"
+    slow.let.set()
+    await asyncio.sleep(0)
+    sample = await second()
+    assert (sample.load is not None and sample.load.in_flight, sample.complete) == (2, True)
+
+
+async def test_where_every_gateway_was_silent_they_are_waited_for() -> None:
+    slow = Slow()
+    sampler = Sampler(Settings(), slow.read)
+    only = [Gateway("h2", "h2", leaving=False)]
+    await sampler.sample(only, ENDPOINTS)
+    slow.let.set()
+    await sampler.sample(only, ENDPOINTS)
+    sample = sampler.latest(ENDPOINTS[0])
+    assert sample is not None
+    assert sample.complete
