@@ -156,12 +156,13 @@ def _pooled(situation: Situation, revision: Revision) -> float:
     """Of many slots a smaller share is room for noise than of few: n requests vary by sqrt(n) (Halfin and Whitt 1981).
 
     Limit 10: 100 requests leave sqrt(100) = 10 of 110 slots free and are carried at 9 a replica, not at 8; 4 leave 2 of
-    6, which is less than the declared 8. In overload, and until a knee is learnt, the declared target holds.
+    6, which is less than the declared 8. While requests are refused, and until a knee is
+    learnt, the declared target holds.
     """
     demand, settings = situation.demand, situation.settings
     requests = max(demand.requests or 0.0, situation.peak or 0.0)
     room = math.sqrt(requests * demand.dispersion)
-    if demand.overloaded or not revision.learnt or not 0 < room < math.inf:
+    if demand.surging or not revision.learnt or not 0 < room < math.inf:
         return revision.target
     return max(revision.target, revision.limit * min(requests / (requests + room), settings.pooled))
 

@@ -21,6 +21,7 @@ class Demand:
 
     `noise`: the standard deviation of the long mean, in requests. `dispersion`: the variance of a second's arrivals
     over their mean, at least 1 (Poisson). `rise`: by how much it keeps growing in a second, beyond noise.
+    `surging`: requests are refused, which is more than a queue for a moment.
     """
 
     requests: float | None
@@ -29,6 +30,7 @@ class Demand:
     noise: float = 0.0
     dispersion: float = 1.0
     rise: float = 0.0
+    surging: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,8 @@ def presses(sample: LoadSample | None) -> bool:
 def surge_of(before: Surge | None, observation: Observation, settings: Settings, now_s: float) -> Surge | None:
     """The overload after this moment. It is over once the short window shows no refusal and forgotten once the long one
     shows none. It begins anew where arrivals keep growing, which retries do only for as long as they are repeated, and
-    where what came at first has been served for a while and yet others are refused."""
+    where what came at first has been served for a while and yet others are refused. Arrivals beyond what was refused
+    before are none either."""
     fast, slow = observation.fast, observation.slow
     if fast is None or fast.refused_rps is None or fast.first_rps is None:
         return before
@@ -62,6 +65,9 @@ def surge_of(before: Surge | None, observation: Observation, settings: Settings,
         return replace(before, first_rps=_first_attempts(observation.onset, fast.first_rps))
     if _rise_rps(observation, settings) > 0 and fast.first_rps > before.first_rps:
         return replace(before, first_rps=fast.first_rps, met_at_s=None)
+    least = (observation.surely_first_rps or 0.0) - settings.significance * (observation.noise_rps or 0.0)
+    if least > before.first_rps:
+        return replace(before, first_rps=least, met_at_s=None)
     if (fast.served_rps or 0.0) < settings.served * before.first_rps:
         return replace(before, met_at_s=None)
     if before.met_at_s is None:
@@ -108,7 +114,8 @@ def demand_of(observation: Observation, surge: Surge | None, settings: Settings)
     # Of those refused what is in flight says nothing, and without W their arrivals don't either: all pods may be down.
     complete = fast.complete and not (w_s is None and fast.refused_rps)
     rise = _rise_rps(observation, settings) * (w_s or 0.0)
-    return Demand(requests, complete, overloaded, deviation, _dispersion(observation), rise)
+    surging = surge is not None and not surge.over
+    return Demand(requests, complete, overloaded, deviation, _dispersion(observation), rise, surging)
 
 
 def _rise_rps(observation: Observation, settings: Settings) -> float:

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from controllers.autoscaler.load import Load, LoadSample
 from controllers.autoscaler.settings import Settings
-from controllers.autoscaler.window import Means, growth_rps, means, noise_rps, onset, service_time_s
+from controllers.autoscaler.window import Means, growth_rps, means, noise_rps, onset, service_time_s, surely_first_rps
 
 _ONSET = 3
 
@@ -54,7 +54,8 @@ class Revision:
 class Observation:
     """An endpoint at one moment. `slow` and `fast` are the means of the two up windows, `sharp` of the newest seconds;
     `noise_rps` is the standard deviation of a second's arrivals; `onset` are an overload's first
-    seconds, `growth_rps` is by how much arrivals keep growing from one window to the next. None where unknown."""
+    seconds, `growth_rps` is by how much arrivals keep growing from one window to the next,
+    `surely_first_rps` are those of the newest second that are no retries. None where unknown."""
 
     fast: Means | None
     slow: Means | None
@@ -67,6 +68,7 @@ class Observation:
     noise_rps: float | None = None
     onset: tuple[Load, ...] = ()
     growth_rps: float | None = None
+    surely_first_rps: float | None = None
 
 
 def observation_of(
@@ -93,5 +95,6 @@ def observation_of(
         sharp=means(samples, now_s, max(settings.sharp_window_s, least_s)),
         noise_rps=noise_rps(samples, now_s, settings.noise_window_s),
         onset=onset(samples, _ONSET),
+        surely_first_rps=surely_first_rps(samples),
         growth_rps=growth_rps(samples, now_s, max(settings.growth_window_s, least_s)),
     )

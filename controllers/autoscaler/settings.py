@@ -15,7 +15,7 @@ class Settings:
     drain_s: a backlog shall be gone after this long, or after drain_services times W if that is longer.
     significance: so many standard deviations of a short mean are its noise. band: the largest share of what replicas
     carry that noise is let pass for. ease: fewer replicas a minute because of a better target, as a share.
-    growth_window_s: arrivals that grow over four of these in a row keep growing, to growth_ahead times what there is
+    growth_window_s: arrivals that grow over five of these in a row keep growing, to growth_ahead times what there is
     at the most. onset_s: so long an overload's first seconds are looked at. served, patience_s: once this share of its
     first attempts has been served for so long, what is refused is no retry any more.
     present_s: the present that expectations start from.

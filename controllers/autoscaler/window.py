@@ -13,6 +13,7 @@ from controllers.autoscaler.load import Load, LoadSample
 from controllers.autoscaler.moment import Moment
 
 _PAIRS_LEAST = 10
+_RAMP = 0.4  # the least growth of a window over the largest
 
 
 @dataclass(frozen=True)
@@ -108,16 +109,20 @@ def noise_rps(samples: Iterable[LoadSample], now_s: float, window_s: float) -> f
 
 
 def growth_rps(samples: Iterable[LoadSample], now_s: float, window_s: float) -> float | None:
-    """By how much the mean of first attempts grew from one window to the next, the least of the last three times; None
-    where one of the four windows is unknown.
+    """By how much the mean of first attempts keeps growing from a window to the next: the least of the last four times,
+    0 where these are too unequal to be a ramp; None where one of the five windows is unknown.
 
-    100, 120, 140, 160: 20. A step grows in one window or two (100, 100, 150, 200: 0), and so does what noise does.
+    100, 120, 140, 160, 180: 20. A step is in one window or two (100, 100, 150, 200, 200: 0), and what those add who try
+    again ebbs (0, 400, 2,100, 5,200, 5,900: 400 is less than 0.4 x 3,100).
     """
     known = list(samples)
-    ends_s = [now_s - turn * window_s for turn in (3, 2, 1, 0)]
+    ends_s = [now_s - turn * window_s for turn in (4, 3, 2, 1, 0)]
     found = [means(known, end_s, window_s) for end_s in ends_s]
     rates = [each.first_rps for each in found if each is not None and each.complete and each.first_rps is not None]
-    return min(later - earlier for earlier, later in pairwise(rates)) if len(rates) == len(ends_s) else None
+    if len(rates) < len(ends_s):
+        return None
+    grown = [later - earlier for earlier, later in pairwise(rates)]
+    return min(grown) if min(grown) >= _RAMP * max(grown) else 0.0
 
 
 def onset(samples: Iterable[LoadSample], most: int) -> tuple[Load, ...]:
@@ -127,6 +132,18 @@ def onset(samples: Iterable[LoadSample], most: int) -> tuple[Load, ...]:
     loads = [s.load for s in known if s.load is not None]
     lasting = list(takewhile(lambda load: bool(load.refused_rps), loads))
     return tuple(lasting[::-1][:most]) if len(lasting) < len(loads) else ()
+
+
+def surely_first_rps(samples: Iterable[LoadSample]) -> float | None:
+    """Of the newest second's arrivals, those that no client refused before can have sent; None where that is unknown.
+
+    4,000/s after at most 160 refused in any second before: 3,840 at the least.
+    """
+    whole = (s for s in samples if s.complete and s.load is not None and s.load.sane)
+    loads = [s.load for s in sorted(whole, key=lambda s: s.at_s) if s.load is not None]
+    if len(loads) < 2 or loads[-1].first_rps is None or any(load.refused_rps is None for load in loads[1:-1]):
+        return None
+    return loads[-1].first_rps - max((load.refused_rps or 0.0 for load in loads[:-1]), default=0.0)
 
 
 @dataclass(frozen=True)

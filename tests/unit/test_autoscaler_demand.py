@@ -146,6 +146,16 @@ def test_a_surge_is_fixed_after_its_first_seconds_and_ends_with_the_last_refusal
     assert surge_of(over, seen(now, now, onset=onset), SETTINGS, 110.0) == Surge(110.0, 1100.0), "another one"
 
 
+def test_arrivals_beyond_what_was_refused_before_are_no_retries() -> None:
+    now = replace(load(40.0, arrived=2000.0, refused=1800.0), served_rps=40.0)
+    jumped = seen(now, surely_first_rps=3840.0, noise_rps=20.0)
+    assert surge_of(Surge(100.0, 200.0), jumped, SETTINGS, 110.0) == Surge(100.0, 3800.0)
+    assert surge_of(Surge(100.0, 200.0), replace(jumped, surely_first_rps=240.0), SETTINGS, 110.0) == Surge(
+        100.0, 200.0
+    )
+    assert surge_of(Surge(100.0, 200.0), replace(jumped, surely_first_rps=None), SETTINGS, 110.0) == Surge(100.0, 200.0)
+
+
 def test_arrivals_that_keep_growing_are_no_retries() -> None:
     now = replace(load(40.0, arrived=1400.0, refused=1200.0), served_rps=200.0)
     growing = seen(now, growth_rps=200.0, noise_rps=40.0)

@@ -5,7 +5,16 @@ import math
 import pytest
 
 from controllers.autoscaler.load import Load, LoadSample
-from controllers.autoscaler.window import Demands, Means, growth_rps, means, noise_rps, onset, service_time_s
+from controllers.autoscaler.window import (
+    Demands,
+    Means,
+    growth_rps,
+    means,
+    noise_rps,
+    onset,
+    service_time_s,
+    surely_first_rps,
+)
 
 
 def samples(*in_flight: float | None, complete: bool = True) -> list[LoadSample]:
@@ -156,15 +165,16 @@ def test_the_noise_of_arrivals_is_taken_from_successive_differences_so_that_a_st
 @pytest.mark.parametrize(
     ("seconds", "expected"),
     [
-        ([100.0] * 4 + [120.0] * 4 + [140.0] * 4 + [160.0] * 4, 20.0),
-        ([100.0] * 8 + [150.0] * 4 + [200.0] * 4, 0.0),
-        ([100.0] * 14 + [900.0] * 2, 0.0),
-        ([100.0] * 4 + [120.0] * 4 + [110.0] * 4 + [160.0] * 4, -10.0),
-        ([100.0] * 12, None),
+        ([80.0] * 4 + [100.0] * 4 + [120.0] * 4 + [140.0] * 4 + [160.0] * 4, 20.0),
+        ([100.0] * 8 + [150.0] * 4 + [200.0] * 4 + [250.0] * 4, 0.0),
+        ([100.0] * 18 + [900.0] * 2, 0.0),
+        ([90.0] * 4 + [100.0] * 4 + [120.0] * 4 + [110.0] * 4 + [160.0] * 4, 0.0),
+        ([0.0] * 4 + [400.0] * 4 + [2100.0] * 4 + [5200.0] * 4 + [5900.0] * 4, 0.0),
+        ([100.0] * 16, None),
     ],
-    ids=["a ramp", "two windows of growth", "a step", "noise", "too little known"],
+    ids=["a ramp", "three windows of growth", "a step", "noise", "retries", "too little known"],
 )
-def test_what_keeps_growing_grew_from_each_of_four_windows_to_the_next(
+def test_what_keeps_growing_grew_from_each_of_five_windows_to_the_next(
     seconds: list[float], expected: float | None
 ) -> None:
     assert growth_rps(arriving(*seconds), len(seconds) - 1.0, 4.0) == expected
@@ -190,3 +200,13 @@ def test_what_is_not_sane_is_no_beginning_of_an_overload() -> None:
     loads = (Load(4.0, 0.0, 9.0, 9.0, 0.0), Load(4.0, 0.0, math.nan, 9.0, 5.0), Load(4.0, 0.0, 14.0, 9.0, 5.0))
     given = [LoadSample(float(second), load) for second, load in enumerate(loads)]
     assert onset(given, 3) == (loads[2],)
+
+
+def test_what_no_refused_client_can_have_sent_came_for_the_first_time() -> None:
+    given = [
+        LoadSample(float(at), Load(1.0, 0.0, arrived, 40.0, refused))
+        for at, (arrived, refused) in enumerate([(40.0, 0.0), (200.0, 160.0), (360.0, 100.0), (4000.0, 3960.0)])
+    ]
+    assert surely_first_rps(given) == 3840.0
+    assert surely_first_rps(list(reversed(given))) == 3840.0
+    assert surely_first_rps(given[:1]) is None
