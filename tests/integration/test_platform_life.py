@@ -238,12 +238,10 @@ def test_the_lock_of_a_killed_run_is_broken_and_nothing_exists_twice(life: Life,
         os.killpg(group, signal.SIGKILL)
     command.communicate()
     assert lock.exists()
-    assert orphans.found(life.cluster_dir)  # each has a process group of its own
     said = must(life.knobless("up", "--no-demo"))
     broken = [line for line in said.err.splitlines() if "removed the lock" in line]
     assert broken == [f"    local.alpha.wine: removed the lock of process {pulumi}, which runs no more"]
-    assert "of a run whose pulumi was killed" in said.err
-    assert orphans.found(life.cluster_dir) == ()
+    assert orphans.found(life.cluster_dir) == (), "what the killed one had started ended by itself or was ended"
     must(life.knobless("plan", "--expect-no-changes"))
     assert life.endpoints().keys() == {"wine", "tumour"}
     urns = [resource["urn"] for resource in life.state_of("local.alpha.wine")["resources"]]
