@@ -84,11 +84,12 @@ class Statistics:
         self.took: list[float] = []
 
     async def read(self, host: str, port: int, timeout_s: float) -> dict[str, Counters]:
-        self.began.append(time.monotonic())
+        began_s = time.monotonic()
+        self.began.append(began_s)
         try:
             return await self._reader.read("127.0.0.1", self._port, timeout_s)
         finally:
-            self.took.append(time.monotonic() - self.began[-1])
+            self.took.append(time.monotonic() - began_s)
 
     def clear(self) -> None:
         self.began, self.took = [], []
