@@ -31,7 +31,7 @@ async def test_a_new_version_takes_over_at_its_full_size_without_a_lost_request(
     one, two, before = revision(ONE), world.declare(TWO), world.cluster.replicas(revision(ONE))
     assert before >= 5
     await world.until(lambda: world.gateway.routed == two, 60)
-    assert world.cluster.ready(two) == before
+    assert world.cluster.ready(two) in (before, before + 1), "one more until its own knee is learnt"
     await world.until(world.is_ready, 10)
     assert world.phases() == {one: "Draining", two: "Serving"}
     assert world.status()["modelVersion"] == "2"
@@ -59,7 +59,7 @@ async def test_a_successor_is_sized_at_once_and_not_in_the_next_cycle() -> None:
     world = await live()
     await world.run(3)
     before, two = world.cluster.replicas(revision(ONE)), world.declare(TWO)
-    assert await world.until(lambda: world.cluster.replicas(two) == before, 5) <= 3
+    assert await world.until(lambda: world.cluster.replicas(two) in (before, before + 1), 5) <= 3
 
 
 async def test_a_resource_limit_alone_is_a_new_revision_by_the_same_path() -> None:
