@@ -167,7 +167,7 @@ class Process:
         except asyncio.CancelledError:
             loop.close()
             raise
-        gc.freeze()  # what the cluster told lasts: to look through 10,000 endpoints for garbage takes a second
+        collect_seldom()
         log.info("loop begins", extra={"loop": name, "endpoints": len(self.stores[MODEL_ENDPOINTS].objects)})
         await loop
 
@@ -185,6 +185,13 @@ class Process:
             return True
         now_s = time.monotonic()
         return all(now_s - loop.beat_at_s < _PULSE_MAX_S for loop in (self.rollout, self.autoscaler))
+
+
+def collect_seldom() -> None:
+    """What the cluster told and what is remembered of it lasts. To look through all of that for cycles, of which we make
+    hardly any, stops everything for 1.7 s at 10,000 endpoints; now that is every ten minutes or so, not every half."""
+    gc.freeze()
+    gc.set_threshold(700, 10, 1_000)
 
 
 def load_settings(path: Path | None) -> tuple[Settings, str | None]:

@@ -28,7 +28,7 @@ from controllers.autoscaler.memory import Memory, share_of
 from controllers.autoscaler.observation import Role
 from controllers.autoscaler.observe import Sampler, gateways_of
 from controllers.autoscaler.recorder import Recorder
-from controllers.autoscaler.rest import rest_s, rested
+from controllers.autoscaler.rest import LOOK_S, is_filled, rest_s, rested
 from controllers.autoscaler.roster import Roster
 from controllers.autoscaler.settings import Settings
 from controllers.autoscaler.status import Change, Report, status_object
@@ -100,7 +100,8 @@ class Autoscaler:
         self.has_begun = True
         self._current = endpoints = self._roster.endpoints(self._stores[MODEL_ENDPOINTS].objects)
         await self._sampler.sample(gateways_of(self._gateways.objects.values()), [e for e, _ in endpoints])
-        self._forget({endpoint.key for endpoint, _ in endpoints})
+        if len(self._memories) > len(endpoints):
+            self._forget({endpoint.key for endpoint, _ in endpoints})
         self._count(endpoint for endpoint, _ in endpoints)
 
     def due(self) -> list[tuple[Endpoint, Object]]:
@@ -121,12 +122,10 @@ class Autoscaler:
     def _is_due(self, endpoint: Endpoint) -> bool:
         """Every cycle, each endpoint at its own second of it; at once when something of it has changed, and every
         second in which it is overloaded."""
-        now_s, cycle_s = self._monotonic(), self._settings.cycle_s
-        memory = self._memory(endpoint)
-        changed = memory.fingerprint != endpoint.fingerprint and memory.failures == 0
-        rest_s = max(memory.rest_s - cycle_s, 0.0) if self._rests(endpoint, memory) else 0.0
-        at_once = changed or (memory.failures == 0 and presses(self._sampler.latest(endpoint)))
-        if memory.running or (not at_once and now_s < memory.due_at_s + rest_s):
+        now_s, cycle_s, memory = self._monotonic(), self._settings.cycle_s, self._memory(endpoint)
+        changed = memory.fingerprint != endpoint.fingerprint
+        at_once = memory.failures == 0 and (changed or presses(self._sampler.latest(endpoint)))
+        if memory.running or not (at_once or (now_s >= memory.due_at_s and not self._rests(endpoint, memory, now_s))):
             return False
         memory.running = True
         first = memory.fingerprint is None
@@ -136,18 +135,28 @@ class Autoscaler:
         memory.due_at_s = now_s + max(spread_s, self._settings.sample_s) - self._settings.sample_s / 2
         return True
 
-    def _rests(self, endpoint: Endpoint, memory: Memory) -> bool:
+    def _rests(self, endpoint: Endpoint, memory: Memory, now_s: float) -> bool:
         """Whether it still may: no load has come, and neither its pods nor its Deployments have changed."""
-        if not memory.rest_s or memory.stamp != self._stamp(endpoint):
-            return False
         sample = self._sampler.latest(endpoint)
-        return sample is None or sample.load is None or not has_load(sample.load)
+        has_come = sample is not None and sample.load is not None and has_load(sample.load)
+        if not memory.rest_s or has_come or memory.stamp != self._stamp(endpoint):
+            return False
+        return now_s < memory.due_at_s + memory.rest_s or self._rests_on(endpoint, memory, now_s)
+
+    def _rests_on(self, endpoint: Endpoint, memory: Memory, now_s: float) -> bool:
+        """Remembers what is known of the rest; without load nothing is learnt. Now and then it is looked at."""
+        remembered = rested(memory.remembered, self._sampler.samples(endpoint), self._settings, now_s)
+        if now_s >= memory.look_at_s or memory.before is not None or not is_filled(remembered, now_s):
+            return False
+        memory.remembered, memory.learnt = remembered, replace(memory.learnt, due_at_s=now_s)
+        memory.due_at_s = now_s
+        return True
 
     def _let_rest(self, memory: Memory, endpoint: Endpoint, verdict: Verdict, now_s: float) -> None:
         most_s = rest_s(endpoint, verdict, memory.remembered.circuits) if now_s >= memory.foreign_until_s else 0.0
-        memory.rest_s = (
-            most_s * (1 + share_of(endpoint.key)) / 2
-        )  # those that went to rest together don't wake together
+        part = (1 + share_of(endpoint.key)) / 2  # so that all don't wake together
+        memory.rest_s = max(part * most_s - self._settings.cycle_s, 0.0)
+        memory.look_at_s = now_s + part * LOOK_S
 
     def _stamp(self, endpoint: Endpoint) -> tuple[int, int]:
         deployments, pods = self._stores[DEPLOYMENTS], self._stores[PODS]

@@ -11,7 +11,8 @@ from controllers.autoscaler.learning import Learnt
 @dataclass
 class Memory:
     """`before`: the process before this one, until the gap to it is bridged or too old. `started`: pods that have been
-    ready. `rest_s`: how long it may be left alone after its last cycle, while the `stamp` of its objects stays."""
+    ready. `rest_s`: how long it may be left alone beyond its cycle, while the `stamp` of its objects stays; another
+    such rest may follow without a cycle, until `look_at_s`."""
 
     remembered: Remembered = field(default_factory=Remembered)
     before: Checkpoint | None = None
@@ -20,6 +21,7 @@ class Memory:
     asked: dict[str, int] = field(default_factory=dict)
     due_at_s: float = 0.0
     rest_s: float = 0.0
+    look_at_s: float = 0.0
     stamp: tuple[int, int] = (0, 0)
     fingerprint: object = None
     running: bool = False

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from controllers.autoscaler.fleet import Fleet, watch
@@ -85,7 +85,9 @@ class Sampler:
         samples = samples_of(endpoints, loads, now_s)
         for key, sample in self._believed(samples, now_s).items():
             self._samples[key].append(sample)
-        self._forget({endpoint.key for endpoint in endpoints}, {gateway.uid for gateway in gateways})
+        if len(self._samples) > len(samples):
+            self._forget_endpoints(samples)
+        self._forget_gateways({gateway.uid for gateway in gateways})
 
     def _believed(self, samples: Mapping[Key, LoadSample], now_s: float) -> dict[Key, LoadSample]:
         doubted, loads = self._fleet.doubted, {key: sample.load for key, sample in samples.items()}
@@ -143,9 +145,11 @@ class Sampler:
         for name in [name for name in held if name not in now.counters]:
             del held[name]
 
-    def _forget(self, endpoints: set[Key], gateways: set[str]) -> None:
-        for key in [key for key in self._samples if key not in endpoints]:
+    def _forget_endpoints(self, living: Container[Key]) -> None:
+        for key in [key for key in self._samples if key not in living]:
             del self._samples[key]
+
+    def _forget_gateways(self, gateways: set[str]) -> None:
         for uid in [uid for uid in self._last if uid not in gateways]:
             del self._last[uid]
             self._tallies.pop(uid, None)

@@ -20,6 +20,7 @@ from controllers.autoscaler.view import Endpoint
 
 REST_S = 60.0
 DOUBT_S = 15.0  # while the load is unknown there may be something to tell
+LOOK_S = 300.0  # one decision at least, whatever the samples say
 
 
 def rest_s(endpoint: Endpoint, verdict: Verdict, circuits: Mapping[str, Circuit]) -> float:
@@ -39,6 +40,12 @@ def rested(remembered: Remembered, samples: Sequence[LoadSample], settings: Sett
     spans = range(1, int((now_s - known_at_s) / SPAN_S) + 1)
     ends = takewhile(lambda end_s: _is_silent(samples, end_s), (known_at_s + n * SPAN_S for n in spans))
     return replace(remembered, state=_with_silence(remembered.state, ends, settings))
+
+
+def is_filled(remembered: Remembered, now_s: float) -> bool:
+    """Whether silence is known up to now, but for a span that has not ended."""
+    known_at_s = remembered.state.demands.known_at_s
+    return known_at_s is not None and now_s - known_at_s <= SPAN_S
 
 
 def _is_silent(samples: Iterable[LoadSample], end_s: float) -> bool:

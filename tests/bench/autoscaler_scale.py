@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import cProfile
-import gc
 import json
 import multiprocessing
 import os
@@ -25,6 +24,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from controllers.__main__ import collect_seldom
 from controllers.autoscaler.act import Scaler
 from controllers.autoscaler.checkpoints import Checkpoints
 from controllers.autoscaler.haproxy import Reader
@@ -219,7 +219,7 @@ def measure(endpoints: int, active: int, rate_rps: float, seconds: float, profil
             without = alone(Load(settings.https_port, active, rate_rps, ALONE_S), pid)
             statistics = Statistics(settings.stats_port)
             controllers = Controllers(endpoints, statistics, folder)
-            gc.freeze()
+            collect_seldom()
             lasting = Load(settings.https_port, active, rate_rps, SETTLE_S + seconds, SETTLE_S)
             with load(lasting) as latencies:
                 before, after = asyncio.run(observed(controllers, statistics, pid, seconds, profile))

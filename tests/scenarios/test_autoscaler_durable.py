@@ -256,6 +256,28 @@ async def test_an_endpoint_without_load_is_looked_at_less_and_wakes_as_fast_as_a
     assert await cycles(60) == 12, "overload is over"
 
 
+async def test_ten_quiet_minutes_are_a_handful_of_cycles_without_a_hole_in_what_is_known(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(endpoint_object())
+    await at(world, 150)
+    attended: list[float] = []
+    attend = world.autoscaler.attend
+
+    async def noted(endpoint: Endpoint, obj: Object) -> None:
+        attended.append(world.now_s)
+        await attend(endpoint, obj)
+
+    monkeypatch.setattr(world.autoscaler, "attend", noted)
+    await world.run(600)
+    assert 2 <= len(attended) <= 5
+    (kept,) = world.autoscaler.checkpoints().values()
+    age_s = 1_000.0 + world.now_s - world.started_s - (kept.remembered.state.known_at_s or 0.0)
+    assert age_s <= 61
+    assert kept.remembered.state.demands.known_since_s == pytest.approx(1_005, abs=10), "unbroken from the start"
+    assert "not looked at for long" not in caplog.text
+
+
 async def test_another_hand_ends_a_rest() -> None:
     world = World(endpoint_object())
     await at(world, 200)

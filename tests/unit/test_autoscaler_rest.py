@@ -11,7 +11,7 @@ from controllers.autoscaler.core import State, decide
 from controllers.autoscaler.cycle import Remembered
 from controllers.autoscaler.load import ZERO, Load, LoadSample
 from controllers.autoscaler.observation import Observation, Revision, Role, observation_of
-from controllers.autoscaler.rest import DOUBT_S, REST_S, rest_s, rested
+from controllers.autoscaler.rest import DOUBT_S, REST_S, is_filled, rest_s, rested
 from controllers.autoscaler.settings import Settings
 from controllers.autoscaler.view import Endpoint, endpoint_of
 
@@ -84,6 +84,7 @@ def test_after_a_rest_the_windows_are_as_if_it_had_been_looked_at() -> None:
         assert state.demands.maximum(260.0, SETTINGS.down_window_s) == 0
     assert len(found.state.recent.highs) == pytest.approx(len(always.state.recent.highs), abs=1)
     assert found.state.known_at_s == 260.0
+    assert is_filled(found, 265.0)
 
 
 def test_a_rest_that_load_ended_is_known_up_to_the_load() -> None:
@@ -101,6 +102,7 @@ def test_a_second_that_was_not_known_in_full_leaves_its_hole(missing: Load | Non
     torn = [replace(s, load=missing, complete=False) if s.at_s == 215.0 else s for s in every]
     found = rested(looked_at(quiet, 200), torn, SETTINGS, 260.0).state
     assert found.demands.known_at_s == found.known_at_s == 210.0
+    assert not is_filled(Remembered(found), 260.0)
     assert rested(looked_at(quiet, 200), [], SETTINGS, 260.0) == looked_at(quiet, 200)
 
 
