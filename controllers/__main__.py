@@ -188,8 +188,8 @@ class Process:
 
 
 def collect_seldom() -> None:
-    """What the cluster told and what is remembered of it lasts. To look through all of that for cycles, of which we make
-    hardly any, stops everything for 1.7 s at 10,000 endpoints; now that is every ten minutes or so, not every half."""
+    """What the cluster told and what is remembered of it lasts. To look through all of it for cycles, of which we make
+    hardly any, stops everything for 1.7 s at 10,000 endpoints; now every ten minutes or so, not twice a minute."""
     gc.freeze()
     gc.set_threshold(700, 10, 1_000)
 

@@ -49,9 +49,10 @@ def is_filled(remembered: Remembered, now_s: float) -> bool:
 
 
 def _is_silent(samples: Iterable[LoadSample], end_s: float) -> bool:
-    within = [sample for sample in samples if end_s - SPAN_S < sample.at_s <= end_s]
-    known = [s.load for s in within if s.complete and s.load is not None and not has_load(s.load)]
-    return bool(within) and len(known) == len(within)
+    """As a window's mean has it: seconds that are not known say nothing, where others are known in full."""
+    within = [sample for sample in samples if end_s - SPAN_S < sample.at_s <= end_s and sample.load is not None]
+    loads = [sample.load for sample in within if sample.load is not None]
+    return any(sample.complete for sample in within) and not any(map(has_load, loads))
 
 
 def _with_silence(state: State, ends: Iterable[float], settings: Settings) -> State:

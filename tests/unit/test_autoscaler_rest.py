@@ -97,12 +97,15 @@ def test_a_rest_that_load_ended_is_known_up_to_the_load() -> None:
 
 
 @pytest.mark.parametrize("missing", [Load(0.0, 0.0), None], ids=["a lower bound", "unknown"])
-def test_a_second_that_was_not_known_in_full_leaves_its_hole(missing: Load | None) -> None:
-    every = samples(quiet, 260.0)
-    torn = [replace(s, load=missing, complete=False) if s.at_s == 215.0 else s for s in every]
-    found = rested(looked_at(quiet, 200), torn, SETTINGS, 260.0).state
-    assert found.demands.known_at_s == found.known_at_s == 210.0
-    assert not is_filled(Remembered(found), 260.0)
+def test_a_span_of_which_nothing_is_known_in_full_leaves_its_hole_and_a_second_does_not(missing: Load | None) -> None:
+    def torn(since_s: float, until_s: float) -> list[LoadSample]:
+        every = samples(quiet, 260.0)
+        return [replace(s, load=missing, complete=False) if since_s < s.at_s <= until_s else s for s in every]
+
+    found = rested(looked_at(quiet, 200), torn(210.0, 220.0), SETTINGS, 260.0)
+    assert found.state.demands.known_at_s == found.state.known_at_s == 210.0
+    assert not is_filled(found, 260.0)
+    assert is_filled(rested(looked_at(quiet, 200), torn(210.0, 211.0), SETTINGS, 260.0), 260.0)
     assert rested(looked_at(quiet, 200), [], SETTINGS, 260.0) == looked_at(quiet, 200)
 
 
