@@ -1,7 +1,7 @@
 """What the interface and an engine say to each other.
 
 Owns the two kinds of engine and the values between them; leaves everything a client sees to the interface and
-everything about predicting to the engine. One idea: an engine never learns of HTTP, deadlines or clients that leave.
+everything about predicting to the engine. One idea: an engine never learns of limits, deadlines or clients that leave.
 It is asked, and where nobody wants the answer any more, what it awaits is cancelled.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
@@ -17,8 +17,10 @@ Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+Header = tuple[bytes, bytes]
 
 JSON = b"application/json"
+EVENTS = b"text/event-stream"
 
 
 class Api(Enum):
@@ -38,39 +40,56 @@ class Call:
     media: str  # of the body: json, csv, parquet, arrow; v2 is json, with tensors behind it where ``json_bytes`` is set
     body: bytes
     due_at: float  # time.perf_counter(): when the answer must be there; waiting past it is cancelled anyway
-    path: str = "/invocations"  # tells OpenAI's routes apart
+    path: str = "/invocations"
     wants: str = "json"  # the form of the answer that the client asked for: json or arrow
     json_bytes: int | None = None  # v2's Inference-Header-Content-Length: where the JSON ends and the tensors begin
     traceparent: bytes | None = None
+    method: str = "POST"
+    query: bytes = b""
+    headers: Sequence[Header] = ()  # as they came; for an engine that passes the request on
 
 
 @dataclass(slots=True)
 class Reply:
     """A successful answer: whole in ``body``, or piece by piece.
 
-    ``pieces`` yields one JSON document each, without newlines; the interface frames them as server-sent events. Its
-    ``aclose`` is called where the client leaves.
+    ``pieces`` yields server-sent events, framed (see sse); it is closed with ``aclose`` where the client leaves.
     """
 
     body: bytes = b""
     content_type: bytes = JSON
-    headers: Sequence[tuple[bytes, bytes]] = ()
+    headers: Sequence[Header] = ()
     non_finite: int = 0  # NaN and infinite values that left as null
     client_request_id: str | None = None  # of the body, where it had one: echoed and logged
     pieces: AsyncIterator[bytes] | None = None
 
 
+@dataclass(slots=True)
+class Forwarded:
+    """What another HTTP application answered, as it is; ``pieces`` where it streams events."""
+
+    status: int
+    headers: Sequence[Header]  # names in lower case
+    body: bytes = b""
+    pieces: AsyncIterator[bytes] | None = None
+
+
 @dataclass(frozen=True)
 class About:
-    """What an engine serves, known once it has started; ``inputs`` and ``outputs`` are v2's tensor metadata."""
+    """What an engine serves, known once it has started.
+
+    ``paths`` are those of the interface's routes that it answers: /invocations, /v2 (all below it), /v1/chat/completions
+    and so on. All others are 404. ``inputs`` and ``outputs`` are v2's tensor metadata: name, datatype, shape.
+    """
 
     name: str
     version: str
     platform: str  # v2's word for what predicts: mlflow_sklearn, vllm, ...
     engine_version: str  # answered on /version, as MLflow's own server does
-    apis: frozenset[Api]
-    inputs: Sequence[Mapping[str, Any]] = field(default=())  # {"name", "datatype", "shape"}
-    outputs: Sequence[Mapping[str, Any]] = field(default=())
+    paths: frozenset[str] = frozenset({"/invocations"})
+    inputs: Sequence[Mapping[str, Any]] = ()
+    outputs: Sequence[Mapping[str, Any]] = ()
+    tells_itself: bool = False  # answers v2's metadata and /v1/models on its own
 
 
 class Engine(Protocol):
@@ -111,5 +130,5 @@ class CalledEngine(Engine, Protocol):
 class UpstreamEngine(Engine, Protocol):
     """An engine that is an HTTP application itself, in this process or behind a loopback address."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Take one request on, as ASGI; the interface has admitted it and watches what comes back."""
+    async def forward(self, call: Call) -> Forwarded:
+        """Pass the request on; cancelling must reach the application within a second."""
