@@ -7,6 +7,7 @@ Owns the formula, what counts as overload, and which arrivals are retries. Its o
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from controllers.autoscaler.load import Load, LoadSample
 from controllers.autoscaler.moment import Moment
@@ -99,23 +100,24 @@ def demand_of(observation: Observation, surge: Surge | None, settings: Settings)
 
     200 in flight on the long mean, 260 on the short one whose standard deviation is 10: 260 - 2 x 10 = 240.
     """
-    fast, slow, sharp = observation.fast, observation.slow, observation.sharp
+    fast, slow, sharp = observation.fast, observation.slow, _pressed(observation.sharp)
     if fast is None:
         return Demand(None, complete=False, overloaded=False)
-    w_s = observation.service_time_s
-    noise = (observation.noise_rps or 0.0) * (w_s or 0.0)
-    requests, overloaded = _window_demand(slow or fast, w_s, surge, settings)
-    for means, window_s in ((fast, settings.fast_window_s), (_pressed(sharp), settings.sharp_window_s)):
-        if means is not None:
-            quick, pressed = _window_demand(means, w_s, surge, settings)
-            quick -= settings.significance * noise / math.sqrt(max(window_s, w_s or 0.0))
-            requests, overloaded = max(requests, quick), overloaded or pressed
-    deviation = noise / math.sqrt(settings.up_window_s)
+    w_s, noise_rps = observation.service_time_s, observation.noise_rps or 0.0
+    windows = [_Window(slow or fast, settings.up_window_s, 0.0)]
+    windows += [_Window(fast, settings.fast_window_s, settings.significance)]
+    windows += [_Window(sharp, settings.sharp_window_s, settings.significance)] if sharp is not None else []
     # Of those refused what is in flight says nothing, and without W their arrivals don't either: all pods may be down.
     complete = fast.complete and not (w_s is None and fast.refused_rps)
-    rise = _rise_rps(observation, settings) * (w_s or 0.0)
-    surging = surge is not None and not surge.over
-    return Demand(requests, complete, overloaded, deviation, _dispersion(observation), rise, surging)
+    return Demand(
+        requests=max(_window_demand(window, w_s, noise_rps, surge, settings) for window in windows),
+        complete=complete,
+        overloaded=any(_presses(window.means) for window in windows),
+        noise=noise_rps * (w_s or 0.0) / math.sqrt(settings.up_window_s),
+        dispersion=_dispersion(observation),
+        rise=_rise_rps(observation, settings) * (w_s or 0.0),
+        surging=surge is not None and not surge.over,
+    )
 
 
 def _rise_rps(observation: Observation, settings: Settings) -> float:
@@ -125,19 +127,48 @@ def _rise_rps(observation: Observation, settings: Settings) -> float:
     return max((observation.growth_rps or 0.0) - settings.significance * noise_rps, 0.0) / window_s
 
 
-def _window_demand(means: Means, w_s: float | None, surge: Surge | None, settings: Settings) -> tuple[float, bool]:
-    """First attempts x W, at least what is in flight, and the backlog's share to be gone in the drain time. Where W or
-    the arrivals are unknown: in flight and queued.
+class _Window(NamedTuple):
+    """`significance`: so many standard deviations of its mean are let pass for noise."""
+
+    means: Means
+    length_s: float
+    significance: float
+
+
+def _window_demand(
+    window: _Window, w_s: float | None, noise_rps: float, surge: Surge | None, settings: Settings
+) -> float:
+    """First attempts x W, at least what they have in flight beyond noise, and the backlog's share to be gone in the
+    drain time. Where the arrivals are unknown, or W: in flight and queued.
 
     4 replicas of 10 hold 40 in flight, while 1,000 arrivals/s x 0.2 s need 200. A backlog of 100 at W = 0.2 s drains
-    in 5 s with 100 x 0.2 / 5 = 4 more in flight.
+    in 5 s with 100 x 0.2 / 5 = 4 more in flight. 300 in flight while every third to arrive is a retry: 200.
     """
-    overloaded = means.queued > 0 or bool(means.refused_rps)
-    if w_s is None or means.first_rps is None:
-        return means.in_flight + means.queued, overloaded
+    means = window.means
+    if w_s is None:
+        return means.in_flight + means.queued
+    arriving_noise, held_noise = _deviations(window, w_s, noise_rps)
+    if means.first_rps is None or not means.arrived_rps:
+        return max(means.in_flight - window.significance * held_noise, 0.0) + means.queued
+    first_rps = means.first_rps - _retried(means, surge)
+    arriving = first_rps * w_s - window.significance * arriving_noise
+    held = (means.in_flight - settings.significance * held_noise) * first_rps / means.arrived_rps
     drain_s = max(settings.drain_s, settings.drain_services * w_s)
-    arriving = (means.first_rps - _retried(means, surge)) * w_s
-    return max(arriving, means.in_flight) + means.queued * min(1.0, w_s / drain_s), overloaded
+    return max(arriving, held, 0.0) + means.queued * min(1.0, w_s / drain_s)
+
+
+def _deviations(window: _Window, w_s: float, noise_rps: float) -> tuple[float, float]:
+    """Standard deviations of the window's arrivals x W and of its mean in flight, both in requests and at least those
+    of arrivals that know nothing of each other. A reading holds what came within the last W, so the mean of few
+    readings rests on less than all that arrived between them.
+
+    10/s of noise, 5 readings, W = 0.2 s: 10 x 0.2 / sqrt(5) = 0.9 and 10 x sqrt(0.2 / 5) = 2.
+    """
+    means, seconds = window.means, min(window.means.samples or window.length_s, window.length_s)
+    rate_noise = max(noise_rps, math.sqrt(means.first_rps or 0.0)) * w_s
+    held_noise = max(noise_rps * math.sqrt(w_s), math.sqrt(means.in_flight))
+    length_s = max(seconds, w_s)
+    return rate_noise / math.sqrt(length_s), held_noise * math.sqrt(max(w_s, 1.0) / length_s)
 
 
 def _retried(means: Means, surge: Surge | None) -> float:
@@ -152,7 +183,11 @@ def _retried(means: Means, surge: Surge | None) -> float:
 
 def _pressed(sharp: Means | None) -> Means | None:
     """The newest seconds, if they are an overload and known whole: their noise is worth it only then."""
-    return sharp if sharp is not None and sharp.complete and (sharp.queued > 0 or bool(sharp.refused_rps)) else None
+    return sharp if sharp is not None and sharp.complete and _presses(sharp) else None
+
+
+def _presses(means: Means) -> bool:
+    return means.queued > 0 or bool(means.refused_rps)
 
 
 def _dispersion(observation: Observation) -> float:

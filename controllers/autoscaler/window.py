@@ -13,12 +13,15 @@ from controllers.autoscaler.load import Load, LoadSample
 from controllers.autoscaler.moment import Moment
 
 _PAIRS_LEAST = 10
+_SPAN_LEAST_S = 0.1
+_STEPS = 0.1  # the share of differences that may be no noise
+_KEPT_VARIANCE = 0.623  # of normal ones, the others' mean square over that of all
 _RAMP = 0.4  # the least growth of a window over the largest
 
 
 @dataclass(frozen=True)
 class Means:
-    """Means over one window; rates are None where nothing is known about them."""
+    """Means over one window, of so many `samples`; rates are None where nothing is known about them."""
 
     in_flight: float
     queued: float
@@ -27,6 +30,7 @@ class Means:
     refused_rps: float | None
     complete: bool
     retried_rps: float | None = None
+    samples: int | None = None
 
     @property
     def first_rps(self) -> float | None:
@@ -63,6 +67,7 @@ def _means(loads: Sequence[Load], complete: bool) -> Means:
         refused_rps=_mean(loads, lambda load: load.refused_rps),
         complete=complete,
         retried_rps=_mean(loads, lambda load: load.retried_rps),
+        samples=len(loads),
     )
 
 
@@ -91,20 +96,26 @@ def service_time_s(samples: Iterable[LoadSample], now_s: float, window_s: float,
 
 
 def noise_rps(samples: Iterable[LoadSample], now_s: float, window_s: float) -> float | None:
-    """The standard deviation of a second's arrivals, from successive differences, which a step or a slope hardly
-    moves (von Neumann 1941): sqrt(mean((x_i - x_i-1)^2) / 2). None below ten pairs.
+    """The standard deviation of a second's first attempts, from successive differences, which a slope hardly moves
+    (von Neumann 1941): sqrt(mean((x_i - x_i-1)^2) / 2). The largest tenth is left out and made up for as if they were
+    normal, so that a step does not move it either. A rate over two seconds, since a sample was lost, varies by half as
+    much. None below ten pairs.
 
-    8, 12, 8, 12: the differences are 4, so sqrt(16 / 2) = 2.8.
+    8, 12, 8, 12: the differences are 4, so sqrt(16 / 2) = 2.8, over 0.62.
     """
     known = sorted(
-        (sample.at_s, sample.load.arrived_rps)
+        (sample.at_s, sample.load.first_rps)
         for sample in recent(samples, now_s, window_s)
-        if sample.complete and sample.load is not None and sample.load.sane and sample.load.arrived_rps is not None
+        if sample.complete and sample.load is not None and sample.load.sane and sample.load.first_rps is not None
     )
-    squares = [(later - earlier) * (later - earlier) for (_, earlier), (_, later) in pairwise(known)]
-    if len(squares) < _PAIRS_LEAST:
+    spans_s = [max(later - earlier, _SPAN_LEAST_S) for (earlier, _), (later, _) in pairwise(known)]
+    if len(spans_s) < _PAIRS_LEAST:
         return None
-    deviation = math.sqrt(sum(squares) / len(squares) / 2)
+    shares = (1 / before + 1 / after for before, after in pairwise([spans_s[0], *spans_s]))
+    grown = (later - earlier for (_, earlier), (_, later) in pairwise(known))
+    squares = sorted(each * each / share for each, share in zip(grown, shares, strict=True))
+    kept = squares[: math.ceil(len(squares) * (1 - _STEPS))]
+    deviation = math.sqrt(sum(kept) / len(kept) / _KEPT_VARIANCE)
     return deviation if deviation < math.inf else None
 
 

@@ -26,21 +26,21 @@ def seen(fast: Means | None, slow: Means | None = None, service_s: float | None 
     ("fast", "slow", "service_s", "expected"),
     [
         (load(30.0), load(30.0), 0.2, Demand(30.0, True, False)),
-        (load(80.0), load(30.0), 0.2, Demand(80.0, True, False)),
+        (load(80.0), load(30.0), 0.2, Demand(72.0, True, False)),
         (load(10.0), load(30.0), 0.2, Demand(30.0, True, False)),
-        (load(40.0, refused=5.0, arrived=1000.0), load(0.0), 0.2, Demand(200.0, True, True)),
-        (load(40.0, queued=100.0, arrived=1000.0), load(0.0), 0.2, Demand(204.0, True, True)),
-        (load(40.0, queued=100.0, arrived=1.0), load(0.0), 20.0, Demand(80.0, True, True)),
-        (load(40.0, queued=100.0, arrived=1000.0), load(0.0), None, Demand(140.0, True, True)),
-        (load(40.0, queued=100.0, arrived=None), load(0.0), 0.2, Demand(140.0, True, True)),
-        (load(40.0, arrived=1000.0), load(0.0), 0.2, Demand(200.0, True, False)),
-        (load(40.0, arrived=0.0), load(0.0), 60.0, Demand(40.0, True, False)),
+        (load(40.0, refused=5.0, arrived=1000.0), None, 0.2, Demand(200.0, True, True)),
+        (load(40.0, queued=100.0, arrived=1000.0), None, 0.2, Demand(204.0, True, True)),
+        (load(40.0, queued=100.0, arrived=2.0), None, 20.0, Demand(80.0, True, True)),
+        (load(40.0, queued=100.0, arrived=1000.0), None, None, Demand(140.0, True, True)),
+        (load(40.0, queued=100.0, arrived=None), None, 0.2, Demand(140.0, True, True)),
+        (load(40.0, arrived=1000.0), None, 0.2, Demand(200.0, True, False)),
+        (load(40.0, arrived=0.0), None, 60.0, Demand(40.0, True, False)),
         (None, load(30.0), 0.2, Demand(None, False, False)),
         (None, None, None, Demand(None, False, False)),
     ],
     ids=[
         "without arrivals in flight",
-        "a step shows in the fast window",
+        "a step shows in the fast window, less 2 x sqrt(80 / 5)",
         "the slow window holds",
         "arrivals times service time",
         "a backlog is to be gone in 5 s",
@@ -73,9 +73,27 @@ def test_a_short_mean_counts_for_what_it_is_above_two_of_its_standard_deviations
     assert found.dispersion == pytest.approx(12.5, rel=1e-4)
 
 
+@pytest.mark.parametrize("samples", [5, 1])
+def test_what_is_in_flight_counts_beyond_the_noise_of_so_many_readings(samples: int) -> None:
+    """120 in flight, 20/s of noise at W = 0.5 s: a reading varies by 20 x sqrt(0.5) = 14.1, five by 6.3."""
+    fast = replace(load(120.0, arrived=150.0), samples=samples)
+    found = demand_of(seen(fast, load(60.0, arrived=120.0), 0.5, noise_rps=20.0), None, SETTINGS)
+    assert found.requests == pytest.approx(120.0 - 2 * 20.0 * (0.5 / samples) ** 0.5)
+
+
+def test_what_retries_hold_in_flight_is_no_demand() -> None:
+    """300 in flight while two of three that arrive are retries: at most 100 of them, and 1,000 x 0.2 s are due."""
+    storm = replace(load(300.0, arrived=3000.0, refused=1500.0), retried_rps=2000.0)
+    assert demand_of(seen(storm), None, SETTINGS).requests == pytest.approx(200.0)
+    unmarked = load(300.0, arrived=3000.0, refused=2500.0)
+    assert demand_of(seen(unmarked), Surge(0.0, 1000.0), SETTINGS).requests == pytest.approx(200.0)
+
+
 def test_in_overload_the_newest_seconds_count_and_otherwise_not() -> None:
+    """Of 1,000/s in 2 s two deviations, 2 x 0.2 x sqrt(1,000 / 2), may be noise."""
     calm, steep = load(40.0, arrived=200.0), load(40.0, queued=9.0, arrived=1000.0)
-    assert demand_of(seen(calm, calm, sharp=steep), None, SETTINGS).requests == pytest.approx(200.0 + 9 * 0.04)
+    expected = 200.0 - 0.4 * 500**0.5 + 9 * 0.04
+    assert demand_of(seen(calm, calm, sharp=steep), None, SETTINGS).requests == pytest.approx(expected)
     steep = replace(steep, queued=0.0)
     assert demand_of(seen(calm, calm, sharp=steep), None, SETTINGS).requests == pytest.approx(40.0)
     partial = replace(steep, queued=9.0, complete=False)

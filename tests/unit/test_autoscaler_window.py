@@ -1,6 +1,7 @@
 """Windows: means over what is known, service time, and what past demand allows."""
 
 import math
+import random
 
 import pytest
 
@@ -155,11 +156,26 @@ def arriving(*rps: float, refused: float = 0.0) -> list[LoadSample]:
 
 
 def test_the_noise_of_arrivals_is_taken_from_successive_differences_so_that_a_step_hardly_moves_it() -> None:
-    """8 and 12 by turns: sqrt(4^2 / 2) = 2.83. A step of 100 among 59 differences: sqrt(100^2 / 59 / 2) = 9.2."""
+    """8 and 12 by turns: sqrt(4^2 / 2 / 0.623) = 3.58; a step of 100 is one of 59 differences."""
     by_turns = arriving(*([8.0, 12.0] * 30))
-    assert noise_rps(by_turns, 59.0, 60.0) == pytest.approx(8**0.5)
-    assert noise_rps(arriving(*([0.0] * 30 + [100.0] * 30)), 59.0, 60.0) == pytest.approx(9.2, abs=0.05)
+    assert noise_rps(by_turns, 59.0, 60.0) == pytest.approx((8 / 0.623) ** 0.5)
+    assert noise_rps(arriving(*([0.0] * 30 + [100.0] * 30)), 59.0, 60.0) == 0.0
     assert noise_rps(by_turns[:10], 59.0, 60.0) is None
+
+
+def test_the_noise_of_normal_arrivals_is_their_standard_deviation_whichever_samples_are_lost() -> None:
+    chance = random.Random(1)
+    counts = [chance.gauss(1000.0, 50.0) for _ in range(20_000)]
+    whole = arriving(*counts)
+    assert noise_rps(whole, 20_000.0, 20_001.0) == pytest.approx(50.0, rel=0.02)
+    by_two = [LoadSample(at + 1.0, Load(1.0, 0.0, (counts[at] + counts[at + 1]) / 2)) for at in range(0, 20_000, 2)]
+    assert noise_rps(by_two, 20_000.0, 20_001.0) == pytest.approx(50.0, rel=0.02)
+
+
+def test_the_noise_of_arrivals_leaves_out_marked_retries() -> None:
+    loads = [Load(1.0, 0.0, 100.0 + more, 0.0, 0.0, retried_rps=more) for more in [0.0, 900.0] * 30]
+    given = [LoadSample(float(at), load) for at, load in enumerate(loads)]
+    assert noise_rps(given, 59.0, 60.0) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -193,7 +209,7 @@ def test_an_incomplete_sample_lowers_no_arrivals_where_it_holds_more() -> None:
     whole = LoadSample(0.0, Load(40.0, 0.0, 1000.0, 200.0, 800.0))
     part = LoadSample(1.0, Load(44.0, 0.0, 100.0, 90.0, 10.0), complete=False)
     found = means([whole, part], 1.0, 5.0)
-    assert found == Means(42.0, 0.0, 1000.0, 200.0, 800.0, complete=True)
+    assert found == Means(42.0, 0.0, 1000.0, 200.0, 800.0, complete=True, samples=1)
 
 
 def test_what_is_not_sane_is_no_beginning_of_an_overload() -> None:
