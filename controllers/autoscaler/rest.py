@@ -10,13 +10,15 @@ from dataclasses import replace
 from itertools import takewhile
 
 from controllers.autoscaler.circuit import Circuit
-from controllers.autoscaler.core import State, Verdict
+from controllers.autoscaler.core import Decision, State, Verdict
 from controllers.autoscaler.cycle import Remembered
 from controllers.autoscaler.fleet import has_load
 from controllers.autoscaler.load import LoadSample
 from controllers.autoscaler.recent import SPAN_S
+from controllers.autoscaler.rules import Reason
 from controllers.autoscaler.settings import Settings
 from controllers.autoscaler.view import Endpoint
+from spec.sizing import floor_replicas
 
 REST_S = 60.0
 DOUBT_S = 15.0  # while the load is unknown there may be something to tell
@@ -25,11 +27,16 @@ LOOK_S = 300.0  # one decision at least, whatever the samples say
 
 def rest_s(endpoint: Endpoint, verdict: Verdict, circuits: Mapping[str, Circuit]) -> float:
     """From this decision to the next; 0 where the usual cycle holds. What ends by itself, a person's hold or a circuit,
-    is not slept over."""
-    settled = all(decision.desired == decision.issued for decision in verdict.decisions)
+    is not slept over, nor a decrease that only waits for its window to be known."""
+    settled = all(_is_settled(decision, endpoint) for decision in verdict.decisions)
     if verdict.peak != 0 or not settled or circuits or endpoint.control is not None:
         return 0.0
     return REST_S if verdict.demand.requests == 0 and verdict.demand.complete else DOUBT_S
+
+
+def _is_settled(decision: Decision, endpoint: Endpoint) -> bool:
+    waits = decision.reason is Reason.HISTORY
+    return decision.desired == (floor_replicas(endpoint.concurrency_min, decision.target) if waits else decision.issued)
 
 
 def rested(remembered: Remembered, samples: Sequence[LoadSample], settings: Settings, now_s: float) -> Remembered:

@@ -12,6 +12,7 @@ from controllers.autoscaler.cycle import Remembered
 from controllers.autoscaler.load import ZERO, Load, LoadSample
 from controllers.autoscaler.observation import Observation, Revision, Role, observation_of
 from controllers.autoscaler.rest import DOUBT_S, REST_S, is_filled, rest_s, rested
+from controllers.autoscaler.rules import Reason
 from controllers.autoscaler.settings import Settings
 from controllers.autoscaler.view import Endpoint, endpoint_of
 
@@ -67,6 +68,13 @@ def test_it_does_not_rest_while_a_peak_is_remembered_or_replicas_are_to_be_chang
     _, verdict = decide(looked_at(quiet, 200).state, observation(quiet, 205.0, asked=3), SETTINGS, 205.0)
     assert verdict.decisions[0].desired != 3
     assert rest_s(ENDPOINT, verdict, {}) == 0
+
+
+@pytest.mark.parametrize(("asked", "expected_s"), [(1, REST_S), (3, 0.0)])
+def test_a_decrease_that_waits_for_its_window_is_not_slept_over(asked: int, expected_s: float) -> None:
+    _, verdict = decide(looked_at(quiet, 60).state, observation(quiet, 65.0, asked), SETTINGS, 65.0)
+    assert (verdict.decisions[0].desired, verdict.decisions[0].reason) == (asked, Reason.HISTORY)
+    assert rest_s(ENDPOINT, verdict, {}) == expected_s
 
 
 def test_what_ends_by_itself_is_not_slept_over() -> None:
