@@ -1,8 +1,8 @@
 """From a model's folder to the image that can run it.
 
-Owns which environment a model asks for, its digest, and hints for the replica's size. Leaves building and pushing to
-whoever has an engine for it. Pure but for ``read_files``, and of the standard library alone, so that it reads the few
-YAML scalars it needs by line. One idea: two models with the same requirements share one image.
+Owns which environment a model asks for and its digest. Leaves the replica's size to selection, and building and
+pushing to whoever has an engine for it. Pure but for ``read_files``, and of the standard library alone, so that it reads
+the few YAML scalars it needs by line. One idea: two models with the same requirements share one image.
 """
 
 from __future__ import annotations
@@ -14,16 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PYTHON = "3.11"  # of Debian bookworm, the image's base
-INITIAL_LIMIT = 64  # first requests-in-flight limit of a replica, until its knee is learnt
 CONTAINERFILE = "images/mlflow/Containerfile"
 CONTEXT_FOLDER = "runtimes"  # what the build context holds besides the model's requirements
 CONTEXT_REQUIREMENTS = "model-requirements.txt"
 _MLFLOW = re.compile(r"mlflow(-skinny)?\s*(\[[^\]]*\])?\s*([=<>~!;@ ]|$)", re.IGNORECASE)
 _NOT_FROM_AN_INDEX = re.compile(r"(-r|-c|-e|--requirement|--constraint|--editable)\b|\.{0,2}/|file:|.*@\s*file:|code/")
-_MIB = 1 << 20
-_FRONT_BYTES = 64 * _MIB
-_PREDICTOR_BYTES = 320 * _MIB  # a process with MLflow, pandas and scikit-learn in it, before any model
-_LOADED_FACTOR = 3  # of a model's files, once in memory and while it predicts
 
 
 class UnsupportedModelError(ValueError):
@@ -58,14 +53,6 @@ class Environment:
         return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-@dataclass(frozen=True)
-class Hints:
-    """What a replica probably needs: the first limit of requests in flight, and memory."""
-
-    initial_limit: int
-    memory_bytes: int
-
-
 def read_files(folder: Path) -> ModelFiles:
     """The three files of a downloaded model."""
     return ModelFiles(*(_text(folder / name) for name in ("MLmodel", "requirements.txt", "python_env.yaml")))
@@ -89,13 +76,6 @@ def environment(files: ModelFiles) -> Environment:
 def image_tag(wanted: Environment, recipe_digest: str) -> str:
     """The tag of the image: the model's environment, and the digest of what we put into it ourselves."""
     return hashlib.sha256(f"{recipe_digest}\n{wanted.digest}\n".encode()).hexdigest()[:24]
-
-
-def hints(files: ModelFiles, predictors: int) -> Hints:
-    """Each predictor process holds the model once; the size is known only where MLflow wrote it down."""
-    size = int(_scalar(files.mlmodel or "", "model_size_bytes") or 0)
-    memory = _FRONT_BYTES + predictors * (_PREDICTOR_BYTES + _LOADED_FACTOR * size)
-    return Hints(INITIAL_LIMIT, memory)
 
 
 def _check_python(version: str | None) -> None:

@@ -11,7 +11,6 @@ from runtimes.images import (
     ModelFiles,
     UnsupportedModelError,
     environment,
-    hints,
     image_tag,
     read_files,
 )
@@ -90,13 +89,6 @@ def test_every_way_to_require_mlflow_counts(line: str) -> None:
 
 def test_python_is_read_from_mlmodel_where_there_is_no_python_env() -> None:
     assert environment(replace(FILES, python_env=None)).python == "3.11"
-
-
-def test_hints_grow_with_predictors_and_the_model_s_size() -> None:
-    small, large = hints(FILES, 1), hints(replace(FILES, mlmodel=MLMODEL.replace("1048576", "2097152")), 2)
-    assert small.initial_limit == 64
-    assert small.memory_bytes == (64 + 320 + 3) << 20
-    assert large.memory_bytes == (64 + 2 * (320 + 6)) << 20
 
 
 def test_files_are_read_from_a_folder_and_missing_ones_are_none(tmp_path: Path) -> None:
