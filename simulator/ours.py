@@ -35,26 +35,34 @@ def ours(
     rules = queue or QueueRules(total=max(QUEUE_AT_LEAST, concurrency[1]), timeout_s=_QUEUE_TIMEOUT_S)
 
     def made() -> Ours:
-        learning = Learning(scenario.slots, scenario.service.mean_s, concurrency[1]) if vertical else None
-        return Ours(concurrency, chosen, rules, learning)
+        self_test_s = scenario.service.mean_s
+        learning = Learning(scenario.slots, self_test_s, concurrency[1]) if vertical else None
+        return Ours(concurrency, chosen, rules, learning, self_test_s)
 
     return made
 
 
 class Ours(Plain):
-    """`concurrency`: the endpoint's min and max. The queue's defaults are an endpoint file's."""
+    """`concurrency`: the endpoint's min and max; `self_test_s`: what a request took alone before a replica was ready.
+    The queue's defaults are an endpoint file's."""
 
     name = "ours"
     metric_delay_s = 0.0
 
     def __init__(
-        self, concurrency: tuple[int, int], settings: Settings, queue: QueueRules, learning: Learning | None = None
+        self,
+        concurrency: tuple[int, int],
+        settings: Settings,
+        queue: QueueRules,
+        learning: Learning | None = None,
+        self_test_s: float | None = None,
     ) -> None:
         self.queue = queue
         self.period_s = settings.sample_s  # to look whether a decision is due, as the controller does
         self._due_s = float("-inf")
         self.window_s = max(settings.up_window_s, settings.service_window_s) + 2.0
         self._concurrency, self._settings, self._learning = concurrency, settings, learning
+        self._self_test_s = self_test_s
         self._remembered = Remembered()
         self._asked: int | None = None
         self._samples: deque[LoadSample] = deque(maxlen=int(self.window_s))
@@ -80,7 +88,9 @@ class Ours(Plain):
         samples = tuple(self._samples)
         if self._learning:
             self._learning.learn_if_due(samples, seen)
-        observation = observation_of(samples, (self._revision(seen),), self._concurrency, self._settings, seen.now_s)
+        prior_s = self._remembered.service_time_s or self._self_test_s
+        revisions = (self._revision(seen),)
+        observation = observation_of(samples, revisions, self._concurrency, self._settings, seen.now_s, prior_s)
         inputs = Inputs(observation, self._settings, seen.now_s)
         self._remembered, turn = cycle(self._remembered, inputs)
         self._asked = turn.verdict.decisions[0].desired

@@ -103,17 +103,17 @@ def demand_of(observation: Observation, surge: Surge | None, settings: Settings)
     fast, slow, sharp = observation.fast, observation.slow, _pressed(observation.sharp)
     if fast is None:
         return Demand(None, complete=False, overloaded=False)
-    w_s, noise_rps = observation.service_time_s, observation.noise_rps or 0.0
+    w_s = observation.service_time_s
     windows = [_Window(slow or fast, settings.up_window_s, 0.0)]
     windows += [_Window(fast, settings.fast_window_s, settings.significance)]
     windows += [_Window(sharp, settings.sharp_window_s, settings.significance)] if sharp is not None else []
     # Of those refused what is in flight says nothing, and without W their arrivals don't either: all pods may be down.
     complete = fast.complete and not (w_s is None and fast.refused_rps)
     return Demand(
-        requests=max(_window_demand(window, w_s, noise_rps, surge, settings) for window in windows),
+        requests=max(_window_demand(window, observation, surge, settings) for window in windows),
         complete=complete,
         overloaded=any(_presses(window.means) for window in windows),
-        noise=noise_rps * (w_s or 0.0) / math.sqrt(settings.up_window_s),
+        noise=(observation.noise_rps or 0.0) * (w_s or 0.0) / math.sqrt(settings.up_window_s),
         dispersion=_dispersion(observation),
         rise=_rise_rps(observation, settings) * (w_s or 0.0),
         surging=surge is not None and not surge.over,
@@ -135,26 +135,33 @@ class _Window(NamedTuple):
     significance: float
 
 
-def _window_demand(
-    window: _Window, w_s: float | None, noise_rps: float, surge: Surge | None, settings: Settings
-) -> float:
+def _window_demand(window: _Window, observation: Observation, surge: Surge | None, settings: Settings) -> float:
     """First attempts x W, at least what they have in flight beyond noise, and the backlog's share to be gone in the
-    drain time. Where the arrivals are unknown, or W: in flight and queued.
+    drain time. Where the arrivals are unknown: in flight and queued.
 
     4 replicas of 10 hold 40 in flight, while 1,000 arrivals/s x 0.2 s need 200. A backlog of 100 at W = 0.2 s drains
     in 5 s with 100 x 0.2 / 5 = 4 more in flight. 300 in flight while every third to arrive is a retry: 200.
     """
-    means = window.means
+    means, w_s = window.means, observation.service_time_s
     if w_s is None:
-        return means.in_flight + means.queued
-    arriving_noise, held_noise = _deviations(window, w_s, noise_rps)
-    if means.first_rps is None or not means.arrived_rps:
+        return _likely_demand(means, observation.likely_time_s, surge)
+    arriving_noise, held_noise = _deviations(window, w_s, observation.noise_rps or 0.0)
+    if means.first_rps is None or means.arrived_rps is None:
         return max(means.in_flight - window.significance * held_noise, 0.0) + means.queued
     first_rps = means.first_rps - _retried(means, surge)
     arriving = first_rps * w_s - window.significance * arriving_noise
-    held = (means.in_flight - settings.significance * held_noise) * first_rps / means.arrived_rps
+    first_share = first_rps / means.arrived_rps if means.arrived_rps > 0 else 1.0
+    held = (means.in_flight - settings.significance * held_noise) * first_share
     drain_s = max(settings.drain_s, settings.drain_services * w_s)
     return max(arriving, held, 0.0) + means.queued * min(1.0, w_s / drain_s)
+
+
+def _likely_demand(means: Means, likely_s: float | None, surge: Surge | None) -> float:
+    """While W is not known: in flight and queued, or more where a W that is likely makes more of what arrives."""
+    waiting = means.in_flight + means.queued
+    if likely_s is None or means.first_rps is None:
+        return waiting
+    return max(waiting, (means.first_rps - _retried(means, surge)) * likely_s)
 
 
 def _deviations(window: _Window, w_s: float, noise_rps: float) -> tuple[float, float]:

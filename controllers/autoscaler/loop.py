@@ -21,7 +21,7 @@ from controllers.autoscaler.demand import presses
 from controllers.autoscaler.fleet import has_load
 from controllers.autoscaler.gap import BRIDGE_MAX_S, bridged, mean_rps
 from controllers.autoscaler.holds import holds
-from controllers.autoscaler.inputs import Seen, inputs_of
+from controllers.autoscaler.inputs import Seen, inputs_of, prior_s
 from controllers.autoscaler.journal import Journal
 from controllers.autoscaler.learning import Epoch, Learnt, followed, learnt_from, limits, to_keep
 from controllers.autoscaler.memory import Memory, share_of
@@ -31,19 +31,19 @@ from controllers.autoscaler.recorder import Recorder
 from controllers.autoscaler.rest import LOOK_S, is_filled, rest_s, rested
 from controllers.autoscaler.roster import Roster
 from controllers.autoscaler.settings import Settings
-from controllers.autoscaler.status import Change, Report, status_object
+from controllers.autoscaler.status import Report
+from controllers.autoscaler.telling import Teller
 from controllers.autoscaler.vertical.settings import Settings as Learner
 from controllers.autoscaler.vertical.signals import UNKNOWN, Signals
 from controllers.autoscaler.view import Endpoint
-from controllers.kube import DEPLOYMENTS, MODEL_ENDPOINTS, PODS, Gvr, KubeError, NotFound, Object
+from controllers.kube import DEPLOYMENTS, MODEL_ENDPOINTS, PODS, Gvr, KubeError, Object
+from controllers.kube.fields import key_of
 from controllers.kube.store import Store
 from controllers.lease import FencedWriter, Lease, NotLeader
 from controllers.metrics import Metrics
-from spec import names
 
 log = logging.getLogger(__name__)
 
-_FOREIGN_SHOWN_S = 60.0
 _RETRY_MAX_S = 60.0
 _AT_ONCE = 16
 _TAKEOVER_S = 2.0
@@ -70,11 +70,12 @@ class Autoscaler:
         monotonic: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self._stores, self._gateways, self._writer, self._lease = stores, gateways, writer, lease
+        self._stores, self._gateways, self._lease = stores, gateways, lease
         self._scaler, self._metrics, self._settings, self._sampler = scaler, metrics, settings, sampler
         self._checkpoints, self._quotas, self._signals = checkpoints, quotas, signals
         self._monotonic, self._wall = monotonic, wall
         self._recorder = Recorder(journal, monotonic, wall)
+        self._teller = Teller(stores[MODEL_ENDPOINTS], writer, scaler, metrics, settings, wall)
         checkpoints.now = self.checkpoints
         self._roster = Roster()
         self._current: list[tuple[Endpoint, Object]] = []
@@ -212,15 +213,15 @@ class Autoscaler:
         memory.remembered, turn = cycle(remembered, inputs)
         self._let_rest(memory, endpoint, turn.verdict, now_s)
         ready = {revision.name: revision.ready for revision in inputs.observation.revisions}
-        self._measure(endpoint, turn.verdict, ready)
+        self._teller.measure(endpoint, turn.verdict, ready)
         if not self._lease.held():
             memory.learnt = followed(memory.learnt, endpoint, seen.deployments)
             return
         self._learn(memory, seen, inputs, now_s)
         changes, unwritten = await self._scaler.scale(endpoint, seen.deployments, turn.verdict)
         self._recorder.decided(endpoint, bool(changes), remembered, inputs, turn)
-        self._remember_asked(memory, endpoint, turn.verdict, unwritten)
-        self._note_foreign(memory, changes, now_s)
+        memory.remember_asked(endpoint, turn.verdict, unwritten)
+        memory.note_foreign(changes, now_s)
         report = Report(
             verdict=turn.verdict,
             ready=ready,
@@ -231,20 +232,22 @@ class Autoscaler:
             observation=inputs.observation,
             learnt=memory.learnt.advice,
         )
-        await self._report(endpoint, obj, report)
-        await self._announce(endpoint, obj, changes, turn.verdict)
+        await self._teller.report(endpoint, obj, report)
+        await self._teller.announce(endpoint, obj, changes, turn.verdict)
 
     def _seen(self, endpoint: Endpoint, memory: Memory) -> Seen:
         quotas = self._quotas.objects.items() if self._quotas is not None else ()
         deployments = self._stores[DEPLOYMENTS].labelled(endpoint.namespace, endpoint.name)
+        pods = self._stores[PODS].labelled(endpoint.namespace, endpoint.name)
         return Seen(
             endpoint=replace(endpoint, asked=memory.asked | dict(endpoint.asked)),
             deployments=deployments,
-            pods=self._stores[PODS].labelled(endpoint.namespace, endpoint.name),
+            pods=pods,
             quotas=[quota for (namespace, _), quota in quotas if namespace == endpoint.namespace],
             samples=self._sampler.samples(endpoint),
             started=memory.started,
             limits=limits(memory.learnt, endpoint, deployments),
+            prior_s=prior_s(memory.remembered, (self._signals(*key_of(pod)) for pod in pods)),
         )
 
     def _learn(self, memory: Memory, seen: Seen, inputs: Inputs, now_s: float) -> None:
@@ -272,43 +275,6 @@ class Autoscaler:
         if rps is not None or elapsed_s > BRIDGE_MAX_S:
             memory.before = None
         return bridged(memory.remembered, rps, self._settings, now_s)
-
-    def _remember_asked(self, memory: Memory, endpoint: Endpoint, verdict: Verdict, unwritten: set[str]) -> None:
-        """Also across a deleted Deployment, of which the status says nothing: its successor gets its size at once."""
-        asked = {d.revision: d.desired for d in verdict.decisions if d.revision not in unwritten}
-        memory.asked = {name: n for name, n in (memory.asked | asked).items() if name in endpoint.phases}
-
-    def _note_foreign(self, memory: Memory, changes: Iterable[Change], now_s: float) -> None:
-        for change in changes:
-            if change.foreign is not None:
-                memory.foreign, memory.foreign_until_s = change.foreign, now_s + _FOREIGN_SHOWN_S
-                memory.rest_s = 0.0
-
-    async def _report(self, endpoint: Endpoint, obj: Object, report: Report) -> None:
-        held = self._stores[MODEL_ENDPOINTS].objects.get((endpoint.namespace, endpoint.name), obj)
-        status = status_object(held, report, self._settings, self._wall())
-        if status is None:
-            return
-        try:
-            written = await self._writer.apply_status(
-                MODEL_ENDPOINTS, endpoint.namespace, endpoint.name, names.MANAGER_AUTOSCALER, {"status": status}
-            )
-        except NotFound:
-            return
-        self._stores[MODEL_ENDPOINTS].put(written)
-
-    async def _announce(self, endpoint: Endpoint, obj: Object, changes: Iterable[Change], verdict: Verdict) -> None:
-        for change in changes:
-            self._metrics.decisions.labels(endpoint.namespace, endpoint.name, str(change.reason)).inc()
-            await self._scaler.announce(obj, change, verdict)
-
-    def _measure(self, endpoint: Endpoint, verdict: Verdict, ready: dict[str, int]) -> None:
-        labels = (endpoint.namespace, endpoint.name)
-        self._metrics.desired.labels(*labels).set(sum(d.desired for d in verdict.decisions))
-        self._metrics.ready.labels(*labels).set(sum(ready.values()))
-        self._metrics.unknown.labels(*labels).set(verdict.unknown_s)
-        if verdict.demand.requests is not None:
-            self._metrics.demand.labels(*labels).set(verdict.demand.requests)
 
     def _forget(self, keys: set[tuple[str, str, str]]) -> None:
         self._recorder.forget(keys)

@@ -1,11 +1,17 @@
 """What the loop keeps of one endpoint between its cycles, and each endpoint's own place in time. Pure."""
 
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from zlib import crc32
 
 from controllers.autoscaler.checkpoint import Checkpoint
+from controllers.autoscaler.core import Verdict
 from controllers.autoscaler.cycle import Remembered
 from controllers.autoscaler.learning import Learnt
+from controllers.autoscaler.status import Change
+from controllers.autoscaler.view import Endpoint
+
+_FOREIGN_SHOWN_S = 60.0
 
 
 @dataclass
@@ -28,6 +34,18 @@ class Memory:
     failures: int = 0
     foreign: str | None = None
     foreign_until_s: float = 0.0
+
+    def remember_asked(self, endpoint: Endpoint, verdict: Verdict, unwritten: Set[str]) -> None:
+        """Also across a deleted Deployment, of which the status says nothing: its successor gets its size at once."""
+        asked = {d.revision: d.desired for d in verdict.decisions if d.revision not in unwritten}
+        self.asked = {name: n for name, n in (self.asked | asked).items() if name in endpoint.phases}
+
+    def note_foreign(self, changes: Iterable[Change], now_s: float) -> None:
+        """Who else had set replicas is told for a while."""
+        for change in changes:
+            if change.foreign is not None:
+                self.foreign, self.foreign_until_s = change.foreign, now_s + _FOREIGN_SHOWN_S
+                self.rest_s = 0.0
 
 
 def share_of(key: tuple[str, str, str]) -> float:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from controllers.autoscaler.load import Load, LoadSample
+from controllers.autoscaler.service_time import likely_time_s, service_time_s
 from controllers.autoscaler.settings import Settings
-from controllers.autoscaler.window import Means, growth_rps, means, noise_rps, onset, service_time_s, surely_first_rps
+from controllers.autoscaler.window import Means, growth_rps, means, noise_rps, onset, surely_first_rps
 
 _ONSET = 3
 
@@ -55,7 +56,8 @@ class Observation:
     """An endpoint at one moment. `slow` and `fast` are the means of the two up windows, `sharp` of the newest seconds;
     `noise_rps` is the standard deviation of a second's arrivals; `onset` are an overload's first
     seconds, `growth_rps` is by how much arrivals keep growing from one window to the next,
-    `surely_first_rps` are those of the newest second that are no retries. None where unknown."""
+    `surely_first_rps` are those of the newest second that are no retries, `likely_time_s` is W as far as it can be
+    told while it is not measured. None where unknown."""
 
     fast: Means | None
     slow: Means | None
@@ -69,6 +71,7 @@ class Observation:
     onset: tuple[Load, ...] = ()
     growth_rps: float | None = None
     surely_first_rps: float | None = None
+    likely_time_s: float | None = None
 
 
 def observation_of(
@@ -77,14 +80,19 @@ def observation_of(
     concurrency: tuple[int, int],
     settings: Settings,
     now_s: float,
+    prior_s: float | None = None,
 ) -> Observation:
-    """`samples` of about one a `settings.sample_s`, in any order; `concurrency`: the endpoint's min and max.
+    """`samples` of about one a `settings.sample_s`, in any order; `concurrency`: the endpoint's min and max; `prior_s`:
+    what a request took before, or in a pod's own test of itself.
 
     No window is shorter than a request takes: within less than W, arrivals say little of what is in flight.
     """
     completions = settings.completions / settings.sample_s
     w_s = service_time_s(samples, now_s, settings.service_window_s, completions)
-    least_s = min(w_s or 0.0, settings.service_window_s)
+    likely_s = None
+    if w_s is None:
+        likely_s = likely_time_s(samples, now_s, settings.service_window_s, completions, prior_s)
+    least_s = min(w_s or likely_s or 0.0, settings.service_window_s)
     return Observation(
         fast=means(samples, now_s, max(settings.fast_window_s, least_s)),
         slow=means(samples, now_s, max(settings.up_window_s, 2 * least_s)),
@@ -96,5 +104,6 @@ def observation_of(
         noise_rps=noise_rps(samples, now_s, settings.noise_window_s),
         onset=onset(samples, _ONSET),
         surely_first_rps=surely_first_rps(samples),
+        likely_time_s=likely_s,
         growth_rps=growth_rps(samples, now_s, max(settings.growth_window_s, least_s)),
     )

@@ -76,25 +76,6 @@ def _mean(loads: Sequence[Load], rate: Callable[[Load], float | None]) -> float 
     return sum(known) / len(known) if known else None
 
 
-def service_time_s(samples: Iterable[LoadSample], now_s: float, window_s: float, least: float) -> float | None:
-    """W = busy time / requests, as many as the mean of those that entered and those that left over the window; None
-    below `least` completions. Completions alone would tell a W that is too large while requests in flight grow.
-
-    10 in flight all the time and 50 answers a second: 0.2 s. From 30 to 300 in flight evenly within 30 s, 1 answer a
-    second: 4,950 / (30 + 270 / 2) = 30 s, not 165.
-    """
-    known = sorted(
-        (s.at_s, s.load.in_flight, s.load.served_rps)
-        for s in recent(samples, now_s, window_s)
-        if s.complete and s.load is not None and s.load.sane and s.load.served_rps is not None
-    )
-    served = sum(rate for _, _, rate in known)  # samples are a second apart: rates add up to counts
-    if not known or served < least:
-        return None
-    grown = known[-1][1] - known[0][1]
-    return sum(in_flight for _, in_flight, _ in known) / max(served + grown / 2, served / 2)
-
-
 def noise_rps(samples: Iterable[LoadSample], now_s: float, window_s: float) -> float | None:
     """The standard deviation of a second's first attempts, from successive differences, which a slope hardly moves
     (von Neumann 1941): sqrt(mean((x_i - x_i-1)^2) / 2). The largest tenth is left out and made up for as if they were

@@ -15,8 +15,9 @@ from controllers.autoscaler.demand import Surge
 from controllers.autoscaler.load import Load, LoadSample
 from controllers.autoscaler.observation import Observation, Revision, Role, observation_of
 from controllers.autoscaler.recent import Recent
+from controllers.autoscaler.service_time import likely_time_s, service_time_s
 from controllers.autoscaler.settings import Settings
-from controllers.autoscaler.window import Demands, Means, means, service_time_s
+from controllers.autoscaler.window import Demands, Means, means
 from spec.sizing import ceiling_replicas, floor_replicas, replicas_for, target_of
 
 NOW_S = 1000.0
@@ -52,6 +53,7 @@ def observations(draw: st.DrawFn) -> Observation:
         revisions=tuple(draw(revisions(role)) for role in roles),
         sharp=draw(st.none() | loads()),
         noise_rps=draw(st.none() | numbers),
+        likely_time_s=draw(st.none() | st.floats(0, 1000)),
     )
 
 
@@ -240,6 +242,9 @@ def test_windows_are_finite_and_blind_to_order_whatever_the_samples(
         assert found.complete == again.complete
     service_s = service_time_s(samples, 100.0, 60.0, 1.0)
     assert service_s is None or service_s >= 0
+    likely_s = likely_time_s(samples, 100.0, 60.0, 10.0, 0.2)
+    assert likely_s is not None
+    assert likely_s >= 0
 
 
 sampled = st.tuples(st.floats(NOW_S - 90, NOW_S + 10), anything, anything, anything, st.booleans(), st.booleans())

@@ -34,7 +34,7 @@ def seen(fast: Means | None, slow: Means | None = None, service_s: float | None 
         (load(40.0, queued=100.0, arrived=1000.0), None, None, Demand(140.0, True, True)),
         (load(40.0, queued=100.0, arrived=None), None, 0.2, Demand(140.0, True, True)),
         (load(40.0, arrived=1000.0), None, 0.2, Demand(200.0, True, False)),
-        (load(40.0, arrived=0.0), None, 60.0, Demand(40.0, True, False)),
+        (load(40.0, arrived=0.0), None, 60.0, Demand(40.0 - 2 * 40**0.5, True, False)),
         (None, load(30.0), 0.2, Demand(None, False, False)),
         (None, None, None, Demand(None, False, False)),
     ],
@@ -48,7 +48,7 @@ def seen(fast: Means | None, slow: Means | None = None, service_s: float | None 
         "without a service time in flight and queued",
         "without arrivals in flight and queued",
         "arrivals lead what is in flight",
-        "what is in flight still runs when nothing arrives any more",
+        "what is in flight beyond its noise still runs when nothing arrives any more",
         "nothing of late is unknown",
         "nothing at all is unknown",
     ],
@@ -71,6 +71,25 @@ def test_a_short_mean_counts_for_what_it_is_above_two_of_its_standard_deviations
     assert found.requests == pytest.approx(expected, rel=1e-4)
     assert found.noise == pytest.approx(111.803 * 0.2 / 20**0.5)
     assert found.dispersion == pytest.approx(12.5, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("now", "likely_s", "expected"),
+    [
+        (load(8.0, queued=50.0, arrived=100.0), None, 58.0),
+        (load(8.0, queued=50.0, arrived=100.0), 0.2, 58.0),
+        (load(8.0, queued=50.0, arrived=100.0), 2.0, 200.0),
+        (load(8.0, queued=50.0, arrived=None), 2.0, 58.0),
+        (replace(load(8.0, arrived=100.0, refused=50.0), retried_rps=60.0), 2.0, 80.0),
+    ],
+    ids=["nothing likely", "short requests", "long requests", "no arrivals known", "marked retries"],
+)
+def test_a_service_time_that_is_only_likely_asks_for_more_and_never_for_less(
+    now: Means, likely_s: float | None, expected: float
+) -> None:
+    found = demand_of(seen(now, now, None, likely_time_s=likely_s), None, SETTINGS)
+    assert found.requests == pytest.approx(expected)
+    assert found.complete is not bool(now.refused_rps), "a load that is only likely lowers nothing"
 
 
 @pytest.mark.parametrize("samples", [5, 1])

@@ -13,7 +13,6 @@ from controllers.autoscaler.window import (
     means,
     noise_rps,
     onset,
-    service_time_s,
     surely_first_rps,
 )
 
@@ -70,35 +69,6 @@ def test_means_of_incomplete_samples_alone_are_not_complete() -> None:
     found = means(samples(10, 10, complete=False), 1.0, 5.0)
     assert found is not None
     assert not found.complete
-
-
-def test_service_time_is_busy_time_over_completions() -> None:
-    """10 in flight and 50 answers a second: 0.2 s."""
-    assert service_time_s(samples(*[10] * 10), 9.0, 60.0, 10.0) == pytest.approx(0.2)
-
-
-@pytest.mark.case("autoscaler-A13")
-def test_too_few_completions_say_nothing_about_the_service_time() -> None:
-    idle = [LoadSample(float(at), Load(3.0, 0.0, 0.0, 0.0, 0.0)) for at in range(10)]
-    assert service_time_s(idle, 9.0, 60.0, 10.0) is None
-    assert service_time_s([], 9.0, 60.0, 0.0) is None
-
-
-@pytest.mark.parametrize("was", [30.0, 300.0], ids=["rises", "falls"])
-def test_the_service_time_of_long_requests_is_the_same_while_their_number_changes(was: float) -> None:
-    """Requests of 30 s, 1 or 10 a second: completions follow arrivals only 30 s later."""
-    becomes = 330.0 - was
-    in_flight = [was + (becomes - was) * min(max(second - 20, 0), 30) / 30 for second in range(60)]
-    served = [(was if second < 50 else becomes) / 30.0 for second in range(60)]
-    loads = [Load(n, 0.0, None, rate) for n, rate in zip(in_flight, served, strict=True)]
-    given = [LoadSample(float(second), load) for second, load in enumerate(loads)]
-    assert service_time_s(given, 59.0, 60.0, 10.0) == pytest.approx(30.0, rel=0.05)
-    assert service_time_s(reversed(given), 59.0, 60.0, 10.0) == pytest.approx(30.0, rel=0.05)
-
-
-def test_requests_that_vanish_with_their_pods_leave_the_service_time_in_range() -> None:
-    given = [LoadSample(0.0, Load(1000.0, 0.0, None, 20.0)), LoadSample(1.0, Load(0.0, 0.0, None, 20.0))]
-    assert service_time_s(given, 1.0, 60.0, 10.0) == pytest.approx(1000.0 / 20.0)
 
 
 def remembered(*demands: float | None, every_s: float = 5.0, window_s: float = 60.0) -> Demands:
