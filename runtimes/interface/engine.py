@@ -8,7 +8,7 @@ It is asked, and where nobody wants the answer any more, what it awaits is cance
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
@@ -61,7 +61,8 @@ class Reply:
     headers: Sequence[Header] = ()
     non_finite: int = 0  # NaN and infinite values that left as null
     client_request_id: str | None = None  # of the body, where it had one: echoed and logged
-    pieces: AsyncIterator[bytes] | None = None
+    pieces: AsyncGenerator[bytes, None] | None = None
+    status: int = 200  # another success where an engine that passes requests on said so
 
 
 @dataclass(slots=True)
@@ -71,15 +72,15 @@ class Forwarded:
     status: int
     headers: Sequence[Header]  # names in lower case
     body: bytes = b""
-    pieces: AsyncIterator[bytes] | None = None
+    pieces: AsyncGenerator[bytes, None] | None = None
 
 
 @dataclass(frozen=True)
 class About:
     """What an engine serves, known once it has started.
 
-    ``paths`` are those of the interface's routes that it answers: /invocations, /v2 (all below it), /v1/chat/completions
-    and so on. All others are 404. ``inputs`` and ``outputs`` are v2's tensor metadata: name, datatype, shape.
+    ``paths`` are those of the interface's routes that it answers: /invocations, /v2 (all below it), /v1/embeddings and
+    so on. All others are 404. ``inputs`` and ``outputs`` are v2's tensor metadata: name, datatype, shape.
     """
 
     name: str

@@ -17,9 +17,11 @@ def main() -> int:
     settings = parse_settings()
     jsonlog.configure()
     try:
-        from runtimes.mlflow.serving import run  # needs uvloop and httptools, whose absence is a reason too
+        # Both need packages of the front's environment, whose absence is a reason too.
+        from runtimes.interface.serving import run
+        from runtimes.mlflow.engine import MlflowEngine
 
-        return run(settings)
+        return run(settings, lambda metrics: MlflowEngine(settings, metrics))
     except (ImportError, OSError, RuntimeError) as error:
         logging.getLogger("runtimes.mlflow").exception("the server can't run")
         write_reason(reason_of(error))

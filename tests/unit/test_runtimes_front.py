@@ -11,15 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runtimes.interface.deadline import allowed_s
+from runtimes.interface.drain import QUIET_S, keeps_accepting
+from runtimes.interface.engine import Api
+from runtimes.interface.errors import MOST_PROBLEMS, Problem, RefusedError, error_body, refused
+from runtimes.interface.media import Media, parse_media, wanted_form
+from runtimes.interface.requests import request_id as kept_request_id
+from runtimes.interface.serving import listener
 from runtimes.jsonlog import JsonFormatter, request_id
-from runtimes.mlflow.deadline import allowed_s
-from runtimes.mlflow.drain import QUIET_S, keeps_accepting
-from runtimes.mlflow.errors import MOST_PROBLEMS, Problem, RefusedError, error_body, refused
 from runtimes.mlflow.line import Line, LineFullError
-from runtimes.mlflow.media import Media, parse_media
 from runtimes.mlflow.pool import predictor_environment
-from runtimes.mlflow.requests import request_id as kept_request_id
-from runtimes.mlflow.serving import listener
 from runtimes.mlflow.settings import parse_settings
 from runtimes.quota import cpu, cpu_quota
 from runtimes.termination import one_line, reason_of, write_reason
@@ -27,41 +28,76 @@ from runtimes.termination import one_line, reason_of, write_reason
 # Media.
 
 
+@pytest.mark.case("runtimes-A26")
 @pytest.mark.parametrize(
     ("content_type", "encoding", "media"),
     [
-        ("application/json", None, Media("json")),
-        ("Application/JSON; charset=UTF-8", None, Media("json")),
-        ('application/json; charset="utf-8"', "", Media("json")),
-        ("text/csv;charset=utf-8;", "identity", Media("csv")),
-        ("application/x-parquet", "gzip", Media("parquet", gzip=True)),
-        ("application/vnd.apache.parquet", "GZIP", Media("parquet", gzip=True)),
+        (b"application/json", None, Media("json")),
+        (b"Application/JSON; charset=UTF-8", None, Media("json")),
+        (b'application/json; charset="utf-8"', b"", Media("json")),
+        (b"text/csv;charset=utf-8;", b"identity", Media("csv")),
+        (b"application/x-parquet", b"gzip", Media("parquet", "gzip")),
+        (b"application/vnd.apache.parquet", b"GZIP", Media("parquet", "gzip")),
+        (b"application/vnd.apache.arrow.stream", b"zstd", Media("arrow", "zstd")),
     ],
 )
-def test_media_that_can_be_read(content_type: str, encoding: str | None, media: Media) -> None:
-    assert parse_media(content_type, encoding) == media
+def test_media_that_can_be_read(content_type: bytes, encoding: bytes | None, media: Media) -> None:
+    assert parse_media(Api.MLFLOW, content_type, encoding) == media
 
 
+@pytest.mark.case("runtimes-A22", "runtimes-A23")
 @pytest.mark.parametrize(
-    ("content_type", "encoding", "field"),
+    ("api", "content_type", "encoding", "field"),
     [
-        (None, None, "content-type"),
-        ("", None, "content-type"),
-        ("text/plain", None, "content-type"),
-        ("application/json; charset=utf-16", None, "content-type"),
-        ("application/json; format=pandas-split", None, "content-type"),
-        ("application/json", "br", "content-encoding"),
+        (Api.MLFLOW, None, None, "content-type"),
+        (Api.MLFLOW, b"", None, "content-type"),
+        (Api.MLFLOW, b"text/plain", None, "content-type"),
+        (Api.MLFLOW, b"application/octet-stream", None, "content-type"),
+        (Api.MLFLOW, b"application/json; charset=utf-16", None, "content-type"),
+        (Api.MLFLOW, b"application/json; format=pandas-split", None, "content-type"),
+        (Api.MLFLOW, b"application/json", b"br", "content-encoding"),
+        (Api.OPENAI, None, None, "content-type"),
+        (Api.OPENAI, b"text/csv", None, "content-type"),
+        (Api.V2, b"text/csv", None, "content-type"),
+        (Api.V2, None, b"deflate", "content-encoding"),
     ],
 )
-def test_other_media_are_415_and_name_the_header(content_type: str | None, encoding: str | None, field: str) -> None:
+def test_other_media_are_415_and_name_the_header(
+    api: Api, content_type: bytes | None, encoding: bytes | None, field: str
+) -> None:
     with pytest.raises(RefusedError) as caught:
-        parse_media(content_type, encoding)
+        parse_media(api, content_type, encoding)
     assert (caught.value.status, caught.value.field) == (415, field)
 
 
+@pytest.mark.case("runtimes-A22")
 def test_an_unknown_content_type_is_answered_with_those_that_are_taken() -> None:
     with pytest.raises(RefusedError, match=r"application/json, text/csv"):
-        parse_media("application/xml", None)
+        parse_media(Api.MLFLOW, b"application/xml", None)
+
+
+@pytest.mark.parametrize("content_type", [None, b"application/octet-stream", b"application/json"])
+def test_v2_clients_need_not_say_what_they_send(content_type: bytes | None) -> None:
+    assert parse_media(Api.V2, content_type, None) == Media("json")
+
+
+def test_an_engine_that_passes_bodies_on_takes_any_type_that_is_named() -> None:
+    assert parse_media(Api.MLFLOW, b"image/png; quality=1", None, any_type=True) == Media("other")
+    with pytest.raises(RefusedError):
+        parse_media(Api.MLFLOW, None, None, any_type=True)
+
+
+@pytest.mark.parametrize(
+    ("accept", "form"),
+    [
+        (None, "json"),
+        (b"*/*", "json"),
+        (b"application/json", "json"),
+        (b"Application/vnd.apache.arrow.stream, */*;q=0.1", "arrow"),
+    ],
+)
+def test_an_answer_is_json_unless_arrow_is_asked_for(accept: bytes | None, form: str) -> None:
+    assert wanted_form(accept) == form
 
 
 # Deadlines.
@@ -140,11 +176,34 @@ def test_accepting_goes_on_until_quiet_but_not_for_ever(
 # Errors.
 
 
+@pytest.mark.case("runtimes-B5")
 def test_the_error_shape_has_code_message_request_id_and_a_field_where_there_is_one() -> None:
     with_field = json.loads(error_body(400, "no", "r1", "qty"))
     without = json.loads(error_body(404, "no", "r2"))
     assert with_field == {"error": {"code": "BAD_REQUEST", "message": "no", "field": "qty", "request_id": "r1"}}
     assert without == {"error": {"code": "NOT_FOUND", "message": "no", "request_id": "r2"}}
+
+
+@pytest.mark.case("runtimes-B5", "runtimes-I5")
+@pytest.mark.parametrize(
+    ("status", "kind", "code"),
+    [
+        (400, "invalid_request_error", "bad_request"),
+        (404, "not_found_error", "not_found"),
+        (418, "invalid_request_error", "bad_request"),
+        (429, "rate_limit_error", "too_many_requests"),
+        (500, "server_error", "internal_error"),
+        (504, "server_error", "deadline_exceeded"),
+    ],
+)
+def test_an_error_of_openai_s_api_has_openai_s_shape(status: int, kind: str, code: str) -> None:
+    error = json.loads(error_body(status, "no", "r1", "stream", Api.OPENAI))
+    assert error == {"error": {"message": "no", "type": kind, "param": "stream", "code": code}}
+
+
+@pytest.mark.case("runtimes-B5")
+def test_an_error_of_v2_is_one_text() -> None:
+    assert json.loads(error_body(400, "no", "r1", "x", Api.V2)) == {"error": "no"}
 
 
 def test_all_problems_are_told_at_once_up_to_a_cap() -> None:
@@ -163,6 +222,7 @@ def test_a_safe_request_id_is_kept(given_id: bytes) -> None:
 def test_an_unsafe_or_missing_request_id_is_replaced(given_id: bytes | None) -> None:
     made = kept_request_id(given_id)
     assert len(made) == 32
+    assert made.isalnum()
     assert made != kept_request_id(given_id)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from pathlib import Path
 
@@ -61,7 +62,14 @@ def test_the_worker_itself_starts_on_the_standard_library_alone() -> None:
 
 
 def test_the_front_needs_nothing_but_what_its_lock_has() -> None:
-    assert reached("runtimes.mlflow.__main__")[1] == {"prometheus_client", "uvicorn", "uvloop"}
+    locked = re.findall(r"^([a-z-]+)==", (ROOT / "runtimes" / "requirements.txt").read_text(), re.MULTILINE)
+    assert reached("runtimes.mlflow.__main__")[1] <= {name.replace("-", "_") for name in locked}
+
+
+def test_the_interface_fits_beside_any_engine_s_pins() -> None:
+    ours, others = reached("runtimes.interface.app")
+    assert others == {"orjson", "prometheus_client", "zstandard"}
+    assert {name.split(".")[1] for name in ours} == {"interface"}
 
 
 @pytest.mark.parametrize("module", ["runtimes.digest", "runtimes.images"])

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from runtimes.mlflow.metrics import CLIENT_LEFT, Metrics
+from runtimes.interface.metrics import CLIENT_LEFT, Metrics
 
 BOUND = re.compile(r'duration_seconds_bucket\{[^}]*le="([0-9.]+)"')
 

@@ -6,16 +6,10 @@ from collections.abc import Iterable
 
 import pytest
 
-from runtimes.mlflow.errors import RefusedError
-from runtimes.mlflow.requests import (
-    Buffered,
-    ClientLeftError,
-    Message,
-    Receive,
-    discard_body,
-    read_body,
-    wanted_headers,
-)
+from runtimes.interface.engine import Message, Receive
+from runtimes.interface.errors import RefusedError
+from runtimes.interface.patience import ClientLeftError
+from runtimes.interface.requests import Buffered, discard_body, read_body, wanted_headers
 
 
 def receive(messages: Iterable[Message]) -> Receive:
@@ -61,7 +55,7 @@ async def test_a_client_that_leaves_in_the_middle_holds_nothing() -> None:
     assert buffered.held == 0
 
 
-@pytest.mark.case("G4")
+@pytest.mark.case("runtimes-G4")
 async def test_bodies_that_fill_the_memory_are_429_and_room_that_frees_is_used() -> None:
     buffered = Buffered(5)
     first = await read_body(receive(body(b"abc")), 3, None, buffered)
@@ -82,6 +76,21 @@ async def test_a_refused_body_is_discarded_to_its_end_but_not_for_ever() -> None
     await discard_body(endless, 10)
     assert len(read) == 20  # four times the limit
     await discard_body(receive(body(b"a", b"b")), 10)
+
+
+@pytest.mark.case("runtimes-G4")
+async def test_an_announced_body_has_its_room_before_it_comes_and_is_429_where_there_is_none() -> None:
+    buffered = Buffered(5)
+    seen: list[int] = []
+
+    async def message() -> Message:
+        seen.append(buffered.held)
+        return {"type": "http.request", "body": b"abcd"}
+
+    assert await read_body(message, 9, b"4", buffered) == b"abcd"
+    with pytest.raises(RefusedError) as caught:
+        await read_body(message, 9, b"2", buffered)
+    assert (caught.value.status, seen, buffered.held) == (429, [4], 4)
 
 
 def test_only_the_headers_that_matter_are_kept() -> None:

@@ -1,4 +1,4 @@
-"""The front process from its first socket to its exit.
+"""A process with the interface in front of an engine, from its first socket to its exit.
 
 Owns the listening socket, the event loop, uvicorn's settings, the signals and the order of the end: not ready, accept a
 little longer, finish, exit. Leaves requests to app. One idea: it starts listening before the model loads, so probes get
@@ -12,7 +12,7 @@ import logging
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,22 +20,23 @@ import uvicorn
 import uvloop
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from runtimes.mlflow.app import App, Phase, protocol_error_answer
-from runtimes.mlflow.drain import POLL_S, finish_s, keeps_accepting
-from runtimes.mlflow.metrics import Metrics
-from runtimes.mlflow.pool import Pool
-from runtimes.mlflow.settings import KEEP_ALIVE_S, Settings
-from runtimes.quota import cpu, cpu_quota, own_affinity
+from runtimes.interface.app import Interface, protocol_error_answer
+from runtimes.interface.drain import POLL_S, Phase, finish_s, keeps_accepting
+from runtimes.interface.engine import CalledEngine, Engine, UpstreamEngine
+from runtimes.interface.hooks import Hook
+from runtimes.interface.metrics import Metrics
+from runtimes.interface.settings import KEEP_ALIVE_S, Settings
 from runtimes.termination import EXIT_FAILED, write_reason
 
+Build = Callable[[Metrics], CalledEngine | UpstreamEngine]
 _BACKLOG = 2048
-_log = logging.getLogger("runtimes.mlflow.serving")
+_log = logging.getLogger("runtimes.interface.serving")
 
 
-def run(settings: Settings) -> int:
-    """Serve until told to end; the process's exit status."""
+def run(settings: Settings, build: Build, hooks: Sequence[Hook] = ()) -> int:
+    """Serve until told to end; the process's exit status. ``build`` is called on the event loop."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(settings))
+        return runner.run(_serve(settings, build, hooks))
 
 
 def listener(host: str, port: int) -> socket.socket:
@@ -65,47 +66,49 @@ class _Server(uvicorn.Server):
         yield  # the signals are ours: uvicorn would close its socket at once
 
 
-async def _serve(settings: Settings) -> int:
+async def _serve(settings: Settings, build: Build, hooks: Sequence[Hook]) -> int:
     loop = asyncio.get_running_loop()
     if not isinstance(loop, uvloop.Loop):
         raise RuntimeError("the event loop is not uvloop's; without it every answer can wait for a delayed ACK")
     logging.getLogger("uvicorn").setLevel(logging.WARNING)  # we say ourselves when we begin and end
     told = _signals(loop)
     metrics = Metrics(settings.name, settings.version)
-    pool = Pool(settings, cpu(settings.predictors, cpu_quota(), own_affinity()), metrics)
-    app = App(settings, pool, metrics)
+    engine = build(metrics)
+    app = Interface(settings, engine, metrics, hooks)
     server = _Server(_config(settings, app))
     serving = asyncio.create_task(server.serve(sockets=[listener(settings.host, settings.port)]))
-    starting = asyncio.create_task(pool.start())
+    starting = asyncio.create_task(engine.start())
     _log.info("listening", extra={"port": settings.port, "endpoint": settings.name, "version": settings.version})
     telling = asyncio.create_task(told.wait())
     try:
-        await asyncio.wait((serving, pool.failed, telling), return_when=asyncio.FIRST_COMPLETED)
-        if pool.failed.done():
-            return _failed(pool.failed.result())
-        await _drain(app, pool, settings)
+        await asyncio.wait((serving, engine.failed, telling), return_when=asyncio.FIRST_COMPLETED)
+        if engine.failed.done():
+            return _failed(engine.failed.result())
+        await drain(app, engine, settings)
         return 0
     finally:
         starting.cancel()
         telling.cancel()
-        app.phase = Phase.CLOSING
+        app.state.phase = Phase.CLOSING
         server.should_exit = True
-        server.force_exit = pool.failed.done()
+        server.force_exit = engine.failed.done()
         await asyncio.gather(serving, return_exceptions=True)
-        await pool.stop()
+        await engine.stop()
         _log.info("ended")
 
 
-async def _drain(app: App, pool: Pool, settings: Settings) -> None:
-    _log.info("told to end", extra={"in_flight": app.in_flight})
-    app.phase = Phase.DRAINING
-    began = time.monotonic()
-    while pool.started and not pool.failed.done():
-        now = time.monotonic()
-        if not keeps_accepting(now - began, now - app.last_request_s, app.in_flight, settings.linger_s):
+async def drain(app: Interface, engine: Engine, settings: Settings) -> None:
+    """After SIGTERM: not ready from now on; returns once nothing new has to be accepted any more."""
+    state = app.state
+    _log.info("told to end", extra={"in_flight": state.in_flight})
+    state.phase = Phase.DRAINING
+    began = time.perf_counter()
+    while engine.about is not None and not engine.failed.done():
+        now = time.perf_counter()
+        if not keeps_accepting(now - began, now - state.last_request_s, state.in_flight, settings.linger_s):
             break
         await asyncio.sleep(POLL_S)
-    _log.info("accepts nothing any more", extra={"in_flight": app.in_flight})
+    _log.info("accepts nothing any more", extra={"in_flight": state.in_flight})
 
 
 def _signals(loop: asyncio.AbstractEventLoop) -> asyncio.Event:
@@ -115,7 +118,7 @@ def _signals(loop: asyncio.AbstractEventLoop) -> asyncio.Event:
     return told
 
 
-def _config(settings: Settings, app: App) -> uvicorn.Config:
+def _config(settings: Settings, app: Interface) -> uvicorn.Config:
     application: Any = app
     return uvicorn.Config(
         application,

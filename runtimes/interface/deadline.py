@@ -1,12 +1,12 @@
 """How long a request may take.
 
-Owns the arithmetic of the model's own deadline and the one that the gateway passes on; leaves the clock and the timers
-to app and pool. Pure. One idea: the smaller one counts, and it covers waiting and running.
+Owns the arithmetic of the endpoint's own deadline and the one that the gateway passes on; leaves the clock and the
+timer to patience. Pure. One idea: the smaller one counts, and it covers waiting and running.
 """
 
 from __future__ import annotations
 
-from runtimes.mlflow.errors import RefusedError
+from runtimes.interface.errors import RefusedError
 
 HEADER = "X-Knobless-Deadline-Ms"
 _MOST_DIGITS = 12

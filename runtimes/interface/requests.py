@@ -1,32 +1,38 @@
 """Reading a request from ASGI.
 
-Owns headers, the request id and the bounded body; leaves the answer to app. One idea: nothing is buffered that was not
-admitted, neither by length nor piece by piece.
+Owns headers, the request id and the bounded body; leaves the answer to exchange. One idea: nothing is buffered that
+was not admitted: by its announced length before a byte of it is read, otherwise piece by piece.
 """
 
 from __future__ import annotations
 
+import itertools
+import os
 import re
-import uuid
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any
+from collections.abc import Iterable
 
-from runtimes.mlflow.errors import RefusedError
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
+from runtimes.interface.engine import Header, Receive
+from runtimes.interface.errors import RefusedError
+from runtimes.interface.patience import ClientLeftError
 
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 _WANTED = frozenset(
-    {b"content-type", b"content-encoding", b"content-length", b"x-request-id", b"x-knobless-deadline-ms", b"expect"}
+    {
+        b"accept",
+        b"accept-encoding",
+        b"content-encoding",
+        b"content-length",
+        b"content-type",
+        b"expect",
+        b"inference-header-content-length",
+        b"traceparent",
+        b"x-knobless-deadline-ms",
+        b"x-request-id",
+    }
 )
 _DISCARD_FACTOR = 4  # of a refused body that is read on, so that the client sees the answer and not a reset
-
-
-class ClientLeftError(Exception):
-    """The client closed its connection before it got an answer."""
+_OWN = os.urandom(10).hex()  # of this process; a random number for each request would be a system call for each
+_number = itertools.count(1)
 
 
 class Buffered:
@@ -45,8 +51,8 @@ class Buffered:
         self.held -= count
 
 
-def wanted_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    """The headers that this server reads."""
+def wanted_headers(headers: Iterable[Header]) -> dict[bytes, bytes]:
+    """The headers that the interface reads."""
     return {name: value for name, value in headers if name in _WANTED}
 
 
@@ -54,15 +60,17 @@ def request_id(given: bytes | None) -> str:
     """The client's request id where it is safe to repeat, a new one otherwise."""
     if given is not None and _SAFE_ID.fullmatch(given):
         return given.decode("ascii")
-    return uuid.uuid4().hex
+    return f"{_OWN}{next(_number):012x}"
 
 
 async def read_body(receive: Receive, limit: int, length: bytes | None, buffered: Buffered) -> bytes:
     """The whole body, counted in ``buffered``, which the caller gives back; 413 as soon as it is too long."""
-    if length is not None and int(length) > limit:
+    announced = 0 if length is None else int(length)
+    if announced > limit:
         raise too_large(limit)
+    buffered.take(announced)
+    taken, size = announced, 0
     parts: list[bytes] = []
-    size = 0
     try:
         while True:
             message = await receive()
@@ -71,15 +79,18 @@ async def read_body(receive: Receive, limit: int, length: bytes | None, buffered
             if part := message.get("body", b""):
                 size += len(part)
                 if size > limit:
-                    size -= len(part)
                     raise too_large(limit)
-                buffered.take(len(part))
+                if size > taken:
+                    buffered.take(size - taken)
+                    taken = size
                 parts.append(part)
             if not message.get("more_body"):
-                return parts[0] if len(parts) == 1 else b"".join(parts)
+                break
     except BaseException:
-        buffered.give_back(sum(map(len, parts)))
+        buffered.give_back(taken)
         raise
+    buffered.give_back(taken - size)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 async def discard_body(receive: Receive, limit: int) -> None:
