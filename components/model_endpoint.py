@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import pulumi
 
 from components.manifests import endpoint as manifests
-from components.manifests.model_pod import ServedModel
+from components.manifests.served import Served
 from components.objects import declare
 from spec.endpoint import EndpointSpec
 from spec.platform import Rollout
@@ -24,7 +24,7 @@ class ModelEndpoint(pulumi.ComponentResource):
         self,
         name: str,
         spec: EndpointSpec,
-        model: ServedModel,
+        served: Served,
         model_registry: str,
         rollout: Rollout,
         pull_secrets: Sequence[str] = (),
@@ -41,6 +41,6 @@ class ModelEndpoint(pulumi.ComponentResource):
                 manifests.disruption_budget(spec),
             )
         ]
-        obj = manifests.endpoint_object(spec, model, model_registry, rollout)
+        obj = manifests.endpoint_object(spec, served, model_registry, rollout)
         declare(obj, self, after=beside, protect=True)
         self.register_outputs({})

@@ -13,10 +13,9 @@ from typing import Final
 from policies.declared import Field, Finding
 from policies.pods import PodDeclared
 from spec import names
+from spec.variables import SECRET_NAME, USER_IN_URL
 
 _DIGEST = re.compile(r"[^@\s]+@sha256:[0-9a-f]{64}")
-_SECRET_NAME = re.compile(r"(?:^|[_.-])(?:key|token|password|passwd|passphrase|secret|credentials?)$", re.IGNORECASE)
-_USER_IN_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s:@]*:[^/\s@]+@", re.IGNORECASE)
 _HOST_FIELDS: Final = ("hostNetwork", "hostPID", "hostIPC")
 _SECCOMP: Final = ("RuntimeDefault", "Localhost")
 
@@ -39,7 +38,7 @@ def probes(pod: PodDeclared) -> Iterator[Finding]:
     """A serving pod says when it is ready, and each of its containers when it has started."""
     if not pod.serving:
         return
-    containers = list(pod.containers("containers"))
+    containers = list(pod.staying())
     ready = [container.at("readinessProbe") for container in containers]
     if not any(isinstance(probe.value, dict) for probe in ready):
         field = ready[0] if ready else pod.spec.at("containers")
@@ -151,7 +150,7 @@ def plain_secrets(pod: PodDeclared) -> Iterator[Finding]:
             value, name = variable.at("value"), variable.at("name")
             if value.absent or value.value == "":
                 continue
-            if variable.unknown or name.unknown or _SECRET_NAME.search(name.text or ""):
+            if variable.unknown or name.unknown or SECRET_NAME.search(name.text or ""):
                 yield Finding(value, f"{name.value} holds a secret as text: take it from a Secret (valueFrom, volume)")
-            elif value.unknown or _USER_IN_URL.search(value.text or ""):
+            elif value.unknown or USER_IN_URL.search(value.text or ""):
                 yield Finding(value, f"{name.value} holds a password in an address: take it from a Secret")

@@ -43,6 +43,14 @@ class PodDeclared:
         """Whether it runs until it is told to end, so that it has to say when it is ready."""
         return self.kind in SERVING
 
+    def staying(self) -> Iterator[Field]:
+        """Containers that run as long as the pod: init containers too that go on beside the others, or may do so."""
+        for container in self.containers("initContainers"):
+            restarts = container.at("restartPolicy")
+            if restarts.unknown or restarts.text == "Always":
+                yield container
+        yield from self.containers("containers")
+
     def containers(self, *lists: str) -> Iterator[Field]:
         """Containers of the named lists, all of them by default."""
         for name in lists or ("initContainers", "containers", "ephemeralContainers"):

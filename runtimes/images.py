@@ -1,8 +1,8 @@
 """From a model's folder to the image that can run it.
 
 Owns which environment a model asks for and its digest. Leaves the replica's size to selection, and building and
-pushing to whoever has an engine for it. Pure but for ``read_files``, and of the standard library alone, so that it reads
-the few YAML scalars it needs by line. One idea: two models with the same requirements share one image.
+pushing to whoever has an engine for it. Pure but for ``read_files``, and of the standard library alone, so that it
+reads the few YAML scalars it needs by line. One idea: two models with the same requirements share one image.
 """
 
 from __future__ import annotations

@@ -12,24 +12,24 @@ from typing import Final
 from spec.endpoint import EndpointSpec
 from spec.platform import Quota
 from spec.quantities import Cpu, Memory
-from spec.sizing import INITIAL_LIMIT, floor_replicas, target_of
+from spec.sizing import floor_replicas, target_of
 
 _NAMED: Final = 3  # endpoints that a message names; the rest is counted
 
 
 def floor_of(spec: EndpointSpec, utilization: float) -> int:
     """Replicas that an endpoint always has, before its target is learnt: min 100 at 0.8 of 64 -> 2."""
-    return floor_replicas(spec.concurrency.min, target_of(INITIAL_LIMIT, utilization))
+    return floor_replicas(spec.concurrency.min, target_of(spec.first_limit, utilization))
 
 
 def shortfalls(specs: Iterable[EndpointSpec], quota: Quota, utilization: float) -> Iterator[tuple[str, str]]:
     """(field of the quota, what it does not hold) for the endpoints of one team. CPU counts as requested."""
     floors = [(spec, floor_of(spec, utilization)) for spec in specs]
     if quota.cpu is not None:
-        asked = [(spec.endpoint, count, spec.resources.cpu_request.millicores) for spec, count in floors]
+        asked = [(spec.endpoint, count, spec.least[0].millicores) for spec, count in floors]
         yield from _shortfall("cpu", asked, quota.cpu.millicores, lambda amount: str(Cpu(amount)))
     if quota.memory is not None:
-        asked = [(spec.endpoint, count, spec.resources.memory.bytes) for spec, count in floors]
+        asked = [(spec.endpoint, count, spec.least[1].bytes) for spec, count in floors]
         yield from _shortfall("memory", asked, quota.memory.bytes, lambda amount: str(Memory(amount)))
     if quota.pods is not None:
         yield from _shortfall("pods", [(spec.endpoint, count, 1) for spec, count in floors], quota.pods, str)

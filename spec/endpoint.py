@@ -1,21 +1,43 @@
 """Owns what an endpoint file can say: `EndpointSpec`, its defaults and its rules.
 
-Leaves rules over several files to `environment` and what is made of a spec to `components`. One idea: model and
-concurrency are all that must be said; every other field has a default that can be defended in one line.
+Leaves rules over several files to `environment`, what the model needs to `runtimes.selection` and what is made of a
+spec to `components`. One idea: a model (or an image) and concurrency are all that must be said; every other field has
+a default that can be defended in one line, and a field that is not stated says nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, Field, ValidationInfo
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
-from spec.fields import CpuField, EndpointName, MemoryField, ModelField, TeamList, TeamName, between
+from spec.container import (
+    CONTAINER_FORMS,
+    IMAGE_PARALLELISM,
+    PROXY_CPU_REQUEST,
+    PROXY_MEMORY,
+    Container,
+)
+from spec.fields import (
+    CpuField,
+    EndpointName,
+    ImageField,
+    Labels,
+    MemoryField,
+    ModelField,
+    TeamList,
+    TeamName,
+    between,
+)
+from spec.image_reference import ALLOWED as IMAGE_FORMS
 from spec.model_reference import ALLOWED as MODEL_FORMS
 from spec.problems import SpecError
 from spec.quantities import Cpu, Memory
 from spec.reading import Allowed, SpecModel, read_model, refused
+from spec.sizing import INITIAL_LIMIT
+from spec.variables import OURS, Variables
 from spec.yaml_text import Document, read_yaml
 
 MAX_CONCURRENCY: Final = 100_000
@@ -27,7 +49,11 @@ ENDPOINT_MEMORY: Final = (Memory(64 * 1024**2), Memory(16 * 1024**4))
 # autoscaler adds replicas where they don't. Memory has no such slack, so it is asked for whole.
 CPU_REQUEST_SHARE: Final = 5
 CPU_REQUEST_LEAST: Final = Cpu(10)
-_NOT_YET: Final = {"image": "not yet: a container image of one's own can't be served so far; name a model"}
+CPU_DEFAULT: Final = Cpu(500)
+MEMORY_DEFAULT: Final = Memory(1024**3)
+# A pod's own ceiling lies above any limit; this is the highest first one.
+PARALLELISM_MOST: Final = 1_000
+GPU_MEMORY: Final = (Memory(4 * 1024**3), Memory(1024**4))
 
 
 def _check_min(value: int) -> int:
@@ -50,15 +76,23 @@ class Concurrency(SpecModel):
 
 
 class Resources(SpecModel):
-    """What one replica gets. A change makes a new revision."""
+    """What one replica gets; None means what the model asks for. A change makes a new revision."""
 
-    cpu: Annotated[CpuField, between(*ENDPOINT_CPU)] = Cpu(500)
-    memory: Annotated[MemoryField, between(*ENDPOINT_MEMORY)] = Memory(1024**3)
+    cpu: Annotated[CpuField, between(*ENDPOINT_CPU)] | None = None
+    memory: Annotated[MemoryField, between(*ENDPOINT_MEMORY)] | None = None
 
-    @property
-    def cpu_request(self) -> Cpu:
-        """What a replica is sure to get of its CPU: 500m -> 100m, 20m -> 10m."""
-        return max(CPU_REQUEST_LEAST, Cpu(self.cpu.millicores // CPU_REQUEST_SHARE))
+
+class Accelerator(SpecModel):
+    """GPUs of one replica, as many as the model needs for None, and labels of the nodes that it runs on."""
+
+    gpus: int | None = Field(default=None, ge=0, le=8)
+    gpu_memory: Annotated[MemoryField, between(*GPU_MEMORY)] | None = None
+    nodes: Labels = Field(default_factory=dict)
+
+
+def cpu_request(cpu: Cpu) -> Cpu:
+    """What a replica is sure to get of its CPU: 500m -> 100m, 20m -> 10m."""
+    return max(CPU_REQUEST_LEAST, Cpu(cpu.millicores // CPU_REQUEST_SHARE))
 
 
 class Access(SpecModel):
@@ -88,18 +122,45 @@ class RolloutOverride(SpecModel):
 
 
 class EndpointSpec(SpecModel):
-    """One endpoint file, and the team that its folder names."""
+    """One endpoint file, and the team that its folder names. It states `model`, or `image` and `container`."""
 
     endpoint: EndpointName
     team: TeamName
-    model: Annotated[ModelField, Allowed(MODEL_FORMS)]
+    model: Annotated[ModelField, Allowed(MODEL_FORMS)] | None = None
+    image: Annotated[ImageField, Allowed(IMAGE_FORMS)] | None = None
+    container: Annotated[Container, Allowed(CONTAINER_FORMS)] | None = None
     concurrency: Concurrency
     resources: Resources = Resources()
+    runtime: Literal["mlflow", "vllm", "triton"] | None = None
+    accelerator: Accelerator | None = None
+    parallelism: int | None = Field(default=None, ge=1, le=PARALLELISM_MOST)
+    env: Variables = Field(default_factory=dict)
     access: Access = Access()
     deadline_s: int = Field(default=60, ge=1, le=297)
     queue: Queue = Queue()
     latency: Latency | None = None
     rollout: RolloutOverride = RolloutOverride()
+
+    @model_validator(mode="after")
+    def _check(self) -> EndpointSpec:
+        stated = {name: getattr(self, name) for name in self.model_fields_set if getattr(self, name) is not None}
+        for field, message, allowed in source_problems(stated):
+            raise refused(message, allowed, field)
+        return self
+
+    @property
+    def first_limit(self) -> int:
+        """Requests in flight that one replica is first given, as far as the file tells; the model may say another."""
+        return self.parallelism or (INITIAL_LIMIT if self.image is None else IMAGE_PARALLELISM)
+
+    @property
+    def least(self) -> tuple[Cpu, Memory]:
+        """What a replica asks for at least, as far as the file tells: what is stated or a small model's, and the
+        interface's own beside an image."""
+        cpu, memory = cpu_request(self.resources.cpu or CPU_DEFAULT), self.resources.memory or MEMORY_DEFAULT
+        if self.image is None:
+            return cpu, memory
+        return Cpu(cpu.millicores + PROXY_CPU_REQUEST.millicores), Memory(memory.bytes + PROXY_MEMORY.bytes)
 
     @property
     def queue_max(self) -> int:
@@ -120,26 +181,46 @@ class EndpointSpec(SpecModel):
         return round(self.queue.timeout_s * 1000)
 
 
+def source_problems(stated: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
+    """(field, problem, what is allowed) for what a file serves: a model, or an image and its container."""
+    model, image, container = ("model" in stated, "image" in stated, "container" in stated)
+    if not model and not image:
+        yield "model", "is missing, and no image is named instead", MODEL_FORMS
+    if model and image:
+        yield "image", "stands beside a model: an endpoint serves one of the two", None
+    if image and not model and not container:
+        yield "container", "is missing: say how the image is asked", CONTAINER_FORMS
+    if container and model and not image:
+        yield "container", "is for an image of one's own: a model has a container of ours", None
+    if "runtime" in stated and image and not model:
+        yield "runtime", "is for a model: an image brings its own", None
+    for name in sorted(OURS & _names(stated.get("env"))) if model else ():
+        yield f"env.{name}", "is set by the image of the model: it can't be another", None
+
+
+def _names(variables: Any) -> set[str]:
+    return {name for name in variables if isinstance(name, str)} if isinstance(variables, Mapping) else set()
+
+
 def read_endpoint(text: str | bytes, file: str, team: str) -> tuple[EndpointSpec | None, Document]:
     """An endpoint file as a spec and the document it was read from; None where the document has problems."""
     document = read_yaml(text, file)
-    _refuse_not_yet(document)
     spec = read_model(EndpointSpec, document, {"team": team})
-    stem, stated = PurePosixPath(file).stem, _stated(document, "endpoint")
-    if isinstance(stated, str) and stated != stem and not document.is_broken(("endpoint",)):
-        document.report(("endpoint",), f"{stated!r} differs from the file's name {stem!r}: make them equal")
+    if isinstance(document.value, dict) and not document.is_broken(()):
+        _check_across(document, document.value, PurePosixPath(file).stem)
     return (None if document.problems else spec), document
 
 
-def _stated(document: Document, field: str) -> Any:
-    return document.value.get(field) if isinstance(document.value, dict) else None
-
-
-def _refuse_not_yet(document: Document) -> None:
-    for field, message in _NOT_YET.items():
-        if _stated(document, field) is not None:
-            document.report((field,), message, key=True)
-            document.broken.update({(field,), ("model",)} if "model" not in document.value else {(field,)})
+def _check_across(document: Document, stated: Mapping[str, Any], stem: str) -> None:
+    """Rules over several fields, told beside the problems of single ones."""
+    endpoint = stated.get("endpoint")
+    if isinstance(endpoint, str) and endpoint != stem and not document.is_broken(("endpoint",)):
+        document.report(("endpoint",), f"{endpoint!r} differs from the file's name {stem!r}: make them equal")
+    told = {problem.message for problem in document.problems}
+    for field, message, allowed in source_problems(stated):
+        path = tuple(field.split("."))
+        if message not in told and not document.is_broken(path):
+            document.report(path, message, allowed, key=path in document.keys)
 
 
 def load_endpoint(text: str | bytes, file: str, team: str) -> EndpointSpec:

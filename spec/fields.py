@@ -5,12 +5,15 @@ Leaves the fields themselves to the models. One idea: a value is parsed where it
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, PlainValidator, WithJsonSchema
 
 from spec import names
+from spec.image_reference import ALLOWED as IMAGE_ALLOWED
+from spec.image_reference import ImageReference, parse_image_reference
 from spec.model_reference import ALLOWED as MODEL_ALLOWED
 from spec.model_reference import ModelReference, parse_model_reference
 from spec.quantities import CPU_FORMS, MEMORY_FORMS, Cpu, Memory, parse_cpu, parse_memory
@@ -74,6 +77,13 @@ ModelField = Annotated[
     WithJsonSchema({"type": "string", "pattern": r"^models:/([^/:@]+/[1-9][0-9]*|m-[0-9a-f]{32})$"}),
 ]
 
+ImageField = Annotated[
+    ImageReference,
+    PlainValidator(_parsing(ImageReference, parse_image_reference, IMAGE_ALLOWED, number=False)),
+    PlainSerializer(str),
+    WithJsonSchema({"type": "string"}),
+]
+
 
 def between(low: Parsed, high: Parsed) -> AfterValidator:
     """Bounds, both allowed, of an amount."""
@@ -97,5 +107,17 @@ def _once(listed: tuple[str, ...]) -> tuple[str, ...]:
     return listed
 
 
+_LABEL_KEY = re.compile(r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+_LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
+
+
+def _check_labels(labels: dict[str, str]) -> dict[str, str]:
+    for key, value in labels.items():
+        if not (_LABEL_KEY.fullmatch(key) and _LABEL_VALUE.fullmatch(value)):
+            raise refused(f"{echo(key)}: {echo(value)} is no label", "<domain>/<name>: <value>", field=key)
+    return labels
+
+
+Labels = Annotated[dict[str, str], AfterValidator(_check_labels)]
 TeamList = Annotated[tuple[TeamName, ...], BeforeValidator(_as_tuple), AfterValidator(_once)]
 SecretList = Annotated[tuple[SecretName, ...], BeforeValidator(_as_tuple), AfterValidator(_once)]

@@ -134,6 +134,8 @@ def _allowed(model: type[BaseModel], path: Path) -> str | None:
 def _choices(annotation: Any) -> str | None:
     if typing.get_origin(annotation) is typing.Literal:
         return ", ".join(map(str, typing.get_args(annotation)))
+    if typing.get_origin(annotation) in (types.UnionType, typing.Union):
+        return next((found for each in typing.get_args(annotation) if (found := _choices(each))), None)
     return None
 
 

@@ -13,9 +13,27 @@ from pathlib import Path
 
 import httpx
 
-PLATFORM_REPOSITORY = "knobless/platform"
-MODEL_REPOSITORY = "knobless/model"
-PLATFORM_INPUTS = ("images/base", "images/platform", "requirements/platform.txt", "spec", "controllers")
+from spec.image_reference import DOCKER_HUB, ImageReference
+
+_HUB_HOST = "registry-1.docker.io"  # where Docker Hub's images are asked for
+NAMESPACE = "knobless"
+PLATFORM, PROXY, FETCH = "platform", "proxy", "fetch"
+MODEL_REPOSITORY = f"{NAMESPACE}/model"
+_SHARED = ("runtimes/__init__.py", "runtimes/jsonlog.py", "runtimes/termination.py")
+# The images of this checkout: nothing of a model is in them, so what goes in is in Git. An engine's gets its name.
+INPUTS = {
+    PLATFORM: ("images/base", "images/platform", "requirements/platform.txt", "spec", "controllers"),
+    PROXY: (
+        *("images/base", "images/proxy", "runtimes/requirements.txt", *_SHARED),
+        *("runtimes/interface", "runtimes/proxy"),
+    ),
+    FETCH: (
+        *("images/base", "images/fetch", "requirements/fetch.txt", *_SHARED),
+        *("runtimes/digest.py", "runtimes/fetch.py"),
+    ),
+    "vllm": ("images/base", "images/vllm", "runtimes"),
+    "triton": ("images/base", "images/triton", "runtimes"),
+}
 _TAG_LENGTH = 16
 _MANIFESTS = (
     "application/vnd.oci.image.index.v1+json",
@@ -45,9 +63,14 @@ class Image:
         return f"{self.registry}/{self.repository}@{digest}"
 
 
-def platform_image(registry: str, root: Path) -> Image:
-    """The image of the gateway and the controllers of this checkout."""
-    return Image(registry, PLATFORM_REPOSITORY, inputs_tag(root, PLATFORM_INPUTS))
+def own_image(registry: str, root: Path, name: str) -> Image:
+    """One of this checkout's images, by a name of `INPUTS`."""
+    return Image(registry, f"{NAMESPACE}/{name}", inputs_tag(root, INPUTS[name]))
+
+
+def reference_image(reference: ImageReference) -> Image:
+    """An image of the user's own, which is named by its tag."""
+    return Image(reference.registry, reference.repository, str(reference.tag))
 
 
 def model_image(registry: str, environment: str) -> Image:
@@ -82,6 +105,7 @@ def find(client: httpx.Client, image: Image, scheme: str) -> str | None:
     `scheme` is the registry's, http or https; whatever credentials it asks for are the client's.
     """
     host, _, path = image.registry.partition("/")
+    host = _HUB_HOST if host == DOCKER_HUB else host
     repository = f"{path}/{image.repository}" if path else image.repository
     url = f"{scheme}://{host}/v2/{repository}/manifests/{image.tag}"
     try:
@@ -99,9 +123,9 @@ def find(client: httpx.Client, image: Image, scheme: str) -> str | None:
     raise ImageError(f"the registry {image.registry} answers {answer.status_code} for {image}{remedy}")
 
 
-def resolve(client: httpx.Client, image: Image, scheme: str) -> str:
+def resolve(client: httpx.Client, image: Image, scheme: str, remedy: str = "run `knobless build`") -> str:
     """As `find`; an ImageError where there is no such tag."""
     found = find(client, image, scheme)
     if found is None:
-        raise ImageError(f"the image {image} is not in the registry: run `knobless build`")
+        raise ImageError(f"the image {image} is not in the registry: {remedy}")
     return found

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import httpx
 
+from spec.image_reference import ImageReference
 from spec.model_reference import ModelReference
 from stacks import images, registry_login
 from stacks.cluster import ClusterFacts
@@ -29,6 +30,9 @@ class Lookup(Protocol):
 
     def digest(self, image: Image) -> str:
         """`<registry>/<repository>@sha256:...`; an ImageError says why there is none."""
+
+    def own(self, reference: ImageReference) -> str:
+        """As `digest`, of an image of the user's own, wherever it lies; one named by digest is not looked for."""
 
 
 MakeLookup = Callable[[ClusterFacts, bool], Lookup]
@@ -52,6 +56,17 @@ class HttpLookup:
     def digest(self, image: Image) -> str:
         with self._registry() as client:
             return images.resolve(client, image, self._scheme)
+
+    def own(self, reference: ImageReference) -> str:
+        if reference.digest is not None:
+            return reference.at(reference.digest)
+        image = images.reference_image(reference)
+        if reference.registry == self.cluster.registry.partition("/")[0]:
+            with self._registry() as client:
+                return images.resolve(client, image, self._scheme, "push it there")
+        login = registry_login.find(reference.registry, os.environ)
+        with self._client(auth=registry_login.Challenge(login, plain_http=False)) as client:
+            return images.resolve(client, image, "https", "push it there, or correct its name")
 
     def find(self, image: Image) -> str | None:
         """As `digest`, or None where the registry has no such image."""

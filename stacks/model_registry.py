@@ -12,10 +12,12 @@ from typing import Any
 
 import httpx
 
+from runtimes.selection_card import Card, parse_card
 from spec.model_reference import ModelReference
 
 TAG_SHA256 = "knobless.sha256"
 TAG_ENVIRONMENT = "knobless.environment"
+TAG_CARD = "knobless.card"
 _API = "/api/2.0/mlflow"
 _NAMES_SHOWN = 10
 
@@ -30,11 +32,13 @@ class ModelMissingError(ModelRegistryError):
 
 @dataclass(frozen=True)
 class RegisteredModel:
-    """One immutable model: the digest of its files, and the tag of the image whose environment loads it."""
+    """One immutable model: the digest of its files, its card, and the tag of the image whose environment loads it,
+    which is empty where the runtime that was chosen brings its own."""
 
     uri: str
     version: str
     sha256: str
+    card: Card
     environment: str
 
 
@@ -47,12 +51,18 @@ class ModelRegistry:
     def find(self, reference: ModelReference) -> RegisteredModel:
         """The model that `reference` names; a ModelRegistryError says why it can't be served."""
         tags = self._tags(reference)
-        missing = [tag for tag in (TAG_SHA256, TAG_ENVIRONMENT) if not tags.get(tag)]
+        missing = [tag for tag in (TAG_SHA256, TAG_CARD) if not tags.get(tag)]
         if missing:
             raise ModelRegistryError(
                 f"{reference} has no image yet (it lacks the tag {' and '.join(missing)}): run `knobless build`"
             )
-        return RegisteredModel(reference.uri, reference.version_text, tags[TAG_SHA256], tags[TAG_ENVIRONMENT])
+        try:
+            card = parse_card(tags[TAG_CARD])
+        except ValueError:
+            raise ModelRegistryError(f"{reference} was read by another version: run `knobless build`") from None
+        return RegisteredModel(
+            reference.uri, reference.version_text, tags[TAG_SHA256], card, tags.get(TAG_ENVIRONMENT, "")
+        )
 
     def noted_sha256(self, reference: ModelReference) -> str | None:
         """The digest that `knobless build` noted on the model, if it did. ModelMissingError where there is no model.

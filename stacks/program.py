@@ -20,7 +20,7 @@ import pulumi_kubernetes
 from components.controllers import Controllers
 from components.gateway import Gateway
 from components.local_services import LocalServices
-from components.manifests.model_pod import ServedModel, pod_template
+from components.manifests.endpoint import pod_template
 from components.model_endpoint import ModelEndpoint
 from components.system import System
 from components.team import Team
@@ -30,11 +30,11 @@ from spec.environment import Environment, effective_rollout
 from spec.problems import Problem, SpecError
 from spec.revision import revision_of
 from stacks import images
+from stacks.choosing import Place, served, told_choice
 from stacks.cluster import ClusterFacts, ClusterUnknownError, cluster_facts
 from stacks.declared import read_environment
 from stacks.images import ImageError
 from stacks.lookup import HttpLookup, Lookup, MakeLookup
-from stacks.model_registry import ModelRegistryError
 
 STACKS_VARIABLE = "KNOBLESS_STACKS"
 SHOWN = 32  # the exit status that tells Pulumi's language host: the error has been shown
@@ -56,6 +56,10 @@ class Site:
     @property
     def embedded(self) -> bool:
         return self.environment.platform.context is None
+
+    @property
+    def place(self) -> Place:
+        return Place(self.root, self.environment.platform.environment, self.cluster.registry, self.look_up)
 
 
 def provider_of(site: Site) -> pulumi.ResourceOptions:
@@ -125,7 +129,7 @@ def endpoint_of(stack: names.EndpointStack, environment: Environment) -> Endpoin
 def declare_platform(site: Site) -> None:
     """What all endpoints of an environment share."""
     platform = site.environment.platform
-    image = site.look_up.digest(images.platform_image(site.cluster.registry, site.root))
+    image = site.look_up.digest(images.own_image(site.cluster.registry, site.root, images.PLATFORM))
     options = provider_of(site)
     system = System("system", options)
     before: list[pulumi.Resource] = [system.kind, system.namespace]
@@ -143,27 +147,17 @@ def declare_platform(site: Site) -> None:
 
 
 def declare_endpoint(site: Site, spec: EndpointSpec) -> None:
-    """One endpoint, with its model and its image found."""
-    model = served_model(site, spec)
+    """One endpoint, with its model or image found."""
+    found = served(site.place, spec)
     registry = site.cluster.model_registry
     rollout = effective_rollout(spec, site.environment.platform)
     secrets = site.environment.platform.pull_secrets_of(spec.team)
-    ModelEndpoint(spec.endpoint, spec, model, registry, rollout, secrets, provider_of(site))
+    ModelEndpoint(spec.endpoint, spec, found, registry, rollout, secrets, provider_of(site))
     path = f"/serving-endpoints/{spec.endpoint}/invocations"
     pulumi.export("url", f"{site.cluster.gateway_url or ''}{path}")
     pulumi.export("namespace", names.team_namespace(spec.team))
-    pulumi.export("model", model.uri)
-    pulumi.export("modelVersion", model.version)
-    pulumi.export("image", model.image)
-    pulumi.export("revision", revision_of(spec.endpoint, pod_template(spec, model, registry, rollout)))
-
-
-def served_model(site: Site, spec: EndpointSpec) -> ServedModel:
-    """The declared model as its registry knows it; what is wrong is the file's `model` field's problem."""
-    try:
-        found = site.look_up.model(spec.model)
-        image = site.look_up.digest(images.model_image(site.cluster.registry, found.environment))
-    except (ModelRegistryError, ImageError) as error:
-        file = names.EndpointStack(site.environment.platform.environment, spec.team, spec.endpoint).file
-        raise SpecError([Problem(file, None, None, "model", str(error))]) from None
-    return ServedModel(found.uri, found.version, found.sha256, image)
+    pulumi.export("model", found.uri)
+    pulumi.export("modelVersion", found.version)
+    pulumi.export("image", found.image)
+    pulumi.export("runtime", told_choice(spec, found))
+    pulumi.export("revision", revision_of(spec.endpoint, pod_template(spec, found, registry, rollout)))

@@ -1,23 +1,24 @@
 """Owns the objects of one endpoint: the endpoint object and what carries its name beside it.
 
-Leaves to `model_pod` what runs and to the controllers what is made of it. One idea: Pulumi states limits and
-intent. Deployments, replicas and routes are the controllers' answer, so nothing here serves a request by itself,
-and nothing here is ever replaced to change what serves.
+Leaves to `model_pod` and `image_pod` what runs and to the controllers what is made of it. One idea: Pulumi states
+limits and intent. Deployments, replicas and routes are the controllers' answer, so nothing here serves a request by
+itself, and nothing here is ever replaced to change what serves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from components.manifests.model_pod import PORT, RUNTIME, ServedModel, grace_s, pod_template
+from components.manifests import image_pod, model_pod
 from components.manifests.objects import SKIP_AWAIT, Manifest, manifest, one_at_a_time
 from components.manifests.objects import service_account as identity_of
+from components.manifests.pod import grace_s, port_of
+from components.manifests.served import Served, ServedImage
 from components.manifests.traffic import network_policy, ports, system_pods, to_dns, to_url
 from spec import names
 from spec.endpoint import EndpointSpec
 from spec.platform import Rollout
 from spec.revision import spec_digest
-from spec.sizing import INITIAL_LIMIT
 
 # Beyond the time to start: the successor is sized to the live load, and traffic moves.
 AWAIT_MARGIN_S = 120
@@ -28,13 +29,13 @@ def await_s(spec: EndpointSpec, rollout: Rollout) -> int:
     return max(rollout.start_timeout_s, grace_s(spec)) + AWAIT_MARGIN_S
 
 
-def endpoint_object(spec: EndpointSpec, model: ServedModel, model_registry: str, rollout: Rollout) -> Manifest:
+def endpoint_object(spec: EndpointSpec, served: Served, model_registry: str, rollout: Rollout) -> Manifest:
     """The custom resource; `rollout` are the settings in force. The stack waits for `Ready` of this very spec.
 
     The provider takes a condition only if its `observedGeneration` has reached the object's generation, so a
     `Ready` left from the spec before does not count.
     """
-    content = _spec(spec, model, model_registry, rollout)
+    content = _spec(spec, served, model_registry, rollout)
     return manifest(
         names.API_VERSION,
         names.KIND,
@@ -50,13 +51,20 @@ def endpoint_object(spec: EndpointSpec, model: ServedModel, model_registry: str,
     )
 
 
-def _spec(spec: EndpointSpec, model: ServedModel, model_registry: str, rollout: Rollout) -> Manifest:
+def pod_template(spec: EndpointSpec, served: Served, model_registry: str, rollout: Rollout) -> Manifest:
+    """The pods of the revision that is declared; any change of it makes another revision."""
+    if isinstance(served, ServedImage):
+        return image_pod.pod_template(spec, served, rollout)
+    return model_pod.pod_template(spec, served, model_registry, rollout)
+
+
+def _spec(spec: EndpointSpec, served: Served, model_registry: str, rollout: Rollout) -> Manifest:
     latency = {"latency": {"p95Ms": spec.latency.p95_ms}} if spec.latency is not None else {}
     return {
         "team": spec.team,
-        "model": {"uri": model.uri, "version": model.version, "sha256": model.sha256},
-        "runtime": {"name": RUNTIME, "initialLimit": INITIAL_LIMIT},
-        "podTemplate": pod_template(spec, model, model_registry, rollout),
+        "model": {"uri": served.uri, "version": served.version, "sha256": served.sha256},
+        "runtime": {"name": served.runtime, "initialLimit": served.first_limit},
+        "podTemplate": pod_template(spec, served, model_registry, rollout),
         "concurrency": {"min": spec.concurrency.min, "max": spec.concurrency.max},
         "routing": {
             "deadlineMs": spec.deadline_ms,
@@ -86,7 +94,7 @@ def service(spec: EndpointSpec) -> Manifest:
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
             "selector": _selector(spec),
-            "ports": [{"name": "http", "protocol": "TCP", "port": PORT, "targetPort": "http"}],
+            "ports": [{"name": "http", "protocol": "TCP", "port": port_of(spec), "targetPort": "http"}],
         },
     )
 
@@ -99,7 +107,7 @@ def doors(spec: EndpointSpec, model_registry: str) -> Manifest:
         names.team_namespace(spec.team),
         _labels(spec),
         _selector(spec),
-        ingress=[{"from": inside, "ports": ports(PORT)}],
+        ingress=[{"from": inside, "ports": ports(port_of(spec))}],
         egress=[to_dns(), to_url(model_registry)],
     )
 

@@ -71,16 +71,18 @@ def container(
     limits: Mapping[str, str],
     mounts: Mapping[str, str],
     read_only: Sequence[str] = (),
+    user: int | None = None,
     **content: Any,
 ) -> Manifest:
     """A container that owns nothing: no root, no capability, no writable root file system, bounded resources.
 
-    `mounts` maps a volume's name to its path; the volumes named in `read_only` can't be written.
+    `mounts` maps a volume's name to its path; the volumes named in `read_only` can't be written. Without a `command`
+    it is the image's own, without a `user` the pod's or the image's.
     """
     return {
         "name": name,
         "image": image,
-        "command": list(command),
+        **({"command": list(command)} if command else {}),
         "resources": {"requests": dict(requests), "limits": dict(limits)},
         "volumeMounts": [
             {"name": volume, "mountPath": path} | ({"readOnly": True} if volume in read_only else {})
@@ -92,6 +94,7 @@ def container(
             "privileged": False,
             "readOnlyRootFilesystem": True,
             "runAsNonRoot": True,
+            **({"runAsUser": user, "runAsGroup": user} if user is not None else {}),
         },
         **content,
     }
@@ -103,7 +106,7 @@ def scratch(name: str, size: str, *, in_memory: bool = False) -> Manifest:
     return {"name": name, "emptyDir": {**medium, "sizeLimit": size}}
 
 
-def probe(path: str, port: str, *, period_s: int, failures: int, timeout_s: int = 2) -> Manifest:
+def probe(path: str, port: str | int, *, period_s: int, failures: int, timeout_s: int = 2) -> Manifest:
     return {
         "httpGet": {"path": path, "port": port, "scheme": "HTTP"},
         "periodSeconds": period_s,

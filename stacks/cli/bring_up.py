@@ -136,6 +136,8 @@ def _first_prediction(session: Session, chosen: Endpoints, facts: ClusterFacts) 
 
 
 def _has_example(session: Session, facts: ClusterFacts, spec: EndpointSpec) -> bool:
+    if spec.model is None:
+        return False
     known = model_facts.known(session.workspace, facts.model_registry, spec.model)
     return known is not None and known.example is not None
 

@@ -1,4 +1,5 @@
-"""`knobless build`: the platform's image and one for each distinct model environment, built once and pushed.
+"""`knobless build`: the images that the declared endpoints need, built once and pushed: the platform's, one for each
+distinct model environment, the engines' and the interface's where an endpoint uses them.
 
 Owns the build contexts and what is noted on a model afterwards. Leaves what an image holds to its Containerfile, and
 building and pushing to `embedded.images`. One idea: a tag is a digest of inputs, so "is it there?" is a look-up, and
@@ -16,13 +17,17 @@ from pathlib import Path
 
 import httpx
 
+from components.manifests.served import wish_of
 from embedded import debian
 from embedded import images as builder
 from embedded.images import Destination, Recipe
 from embedded.services import SYSTEM_PATH
 from runtimes import images as runtime_images
+from runtimes.selection import Runtime, SelectionError, select
 from spec.endpoint import EndpointSpec
+from spec.model_reference import ModelReference
 from stacks import images, model_registry, registry_login
+from stacks.choosing import told
 from stacks.cli import mlflow_env, model_facts
 from stacks.cli.errors import CliError, ExitCode
 from stacks.cli.model_facts import ModelFacts
@@ -61,63 +66,97 @@ def build(
     """Build and push what is missing; returns a line an image for a person. `context` is None on the embedded one."""
     site = Site(workspace, facts, context is None, report)
     try:
-        return [_push_platform(site), *_push_models(site, specs)]
+        found = _choose(site, specs)
+        return [_push_own(site, name) for name in found.own] + _push_models(site, found)
     except builder.ImageError as error:
         raise CliError(f"an image could not be built: {error}", hint=GO_ON) from error
     except (images.ImageError, OSError) as error:
         raise CliError(str(error), hint=GO_ON) from error
 
 
-def _push_platform(site: Site) -> str:
-    """The gateway's and the controllers' image; the context is the checkout's own folders, nothing else."""
-    root = site.workspace.root
-    wanted = images.platform_image(site.facts.registry, root)
-    found = site.lookup.find(wanted)
-    if found is None:
-        base = _base(site, wanted)
-        with tempfile.TemporaryDirectory(prefix="platform-", dir=_scratch(site.workspace)) as folder:
-            for name in images.PLATFORM_INPUTS:
-                _copy(root / name, Path(folder) / name)
-            containerfile = Path(folder) / "images" / "platform" / "Containerfile"
-            _publish(site, Recipe("platform", containerfile, Path(folder), wanted.tag, {"BASE": base}))
-        found = site.lookup.digest(wanted)
-    return f"platform     {found}"
+@dataclass
+class _Wanted:
+    """What the endpoints need: this checkout's own images, environments of models by tag, and a line an endpoint."""
+
+    own: list[str]
+    models: dict[str, runtime_images.Environment]
+    lines: list[str]
+
+    def add_own(self, *names: str) -> None:
+        self.own += [name for name in names if name not in self.own]
 
 
-def _push_models(site: Site, specs: Sequence[EndpointSpec]) -> list[str]:
-    """Every problem of every model is told at once; images are built only where there is none."""
-    found: dict[str, runtime_images.Environment] = {}
-    lines, problems = [], []
+def _choose(site: Site, specs: Sequence[EndpointSpec]) -> _Wanted:
+    """Every problem of every endpoint is told at once; images are built only where there is none."""
+    wanted, problems = _Wanted([images.PLATFORM], {}, []), []
     recipe = recipe_digest(site.workspace.root)
     with site.lookup.model_registry() as client:
         for spec in specs:
+            if spec.image is not None:
+                wanted.add_own(images.PROXY)
+                wanted.lines.append(f"{spec.endpoint:<12} {spec.image} behind the interface")
+                continue
             try:
-                model = _facts(site, spec, client)
-                wanted = runtime_images.environment(runtime_images.read_files(model.folder))
+                _choose_model(site, spec, client, recipe, wanted)
+            except SelectionError as error:
+                problems += [f"{spec.endpoint}: {each.field}: {each.message}" for each in error.refusals]
             except (CliError, runtime_images.UnsupportedModelError, model_registry.ModelRegistryError) as error:
                 problems.append(f"{spec.endpoint}: model: {error}")
-                continue
-            tag = runtime_images.image_tag(wanted, recipe)
-            model_facts.note(client, model, tag)
-            found[tag] = wanted
-            lines.append(f"{spec.endpoint:<12} {spec.model} in {images.model_image(site.facts.registry, tag)}")
     if problems:
         raise CliError("\n".join(problems), code=ExitCode.SPEC)
-    for tag, wanted in found.items():
-        _push_model(site, tag, wanted)
-    return lines
+    return wanted
 
 
-def _facts(site: Site, spec: EndpointSpec, client: httpx.Client) -> ModelFacts:
+def _choose_model(site: Site, spec: EndpointSpec, client: httpx.Client, recipe: str, wanted: _Wanted) -> None:
+    """Choose for one model, and note on it what a plan needs."""
+    assert spec.model is not None  # a file names a model or an image
+    model = _facts(site, spec.model, client)
+    choice = select(model.card, wish_of(spec))
+    tag: str | None = None
+    if choice.runtime is Runtime.MLFLOW:
+        environment = runtime_images.environment(runtime_images.read_files(model.folder))
+        tag = runtime_images.image_tag(environment, recipe)
+        wanted.models[tag] = environment
+    else:
+        wanted.add_own(choice.runtime, images.FETCH)
+    model_facts.note(client, model, tag)
+    wanted.lines.append(f"{spec.endpoint:<12} {spec.model}: {told(choice)}")
+
+
+def _push_own(site: Site, name: str) -> str:
+    """An image of this checkout's own; the context is what goes into it, nothing else."""
+    root = site.workspace.root
+    wanted = images.own_image(site.facts.registry, root, name)
+    found = site.lookup.find(wanted)
+    if found is None:
+        if not (root / "images" / name / "Containerfile").is_file():
+            raise CliError(f"this checkout has no images/{name}/Containerfile, which an endpoint needs")
+        base = _base(site, wanted)
+        with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=_scratch(site.workspace)) as folder:
+            for each in images.INPUTS[name]:
+                _copy(root / each, Path(folder) / each)
+            containerfile = Path(folder) / "images" / name / "Containerfile"
+            _publish(site, Recipe(name, containerfile, Path(folder), wanted.tag, {"BASE": base}))
+        found = site.lookup.digest(wanted)
+    return f"{name:<12} {found}"
+
+
+def _push_models(site: Site, wanted: _Wanted) -> list[str]:
+    for tag, environment in wanted.models.items():
+        _push_model(site, tag, environment)
+    return wanted.lines
+
+
+def _facts(site: Site, reference: ModelReference, client: httpx.Client) -> ModelFacts:
     """From what was read before, where the registry says that it is the same; else by reading it."""
     tracking_uri = site.facts.model_registry
-    noted = model_registry.ModelRegistry(client).noted_sha256(spec.model)
-    before = model_facts.known(site.workspace, tracking_uri, spec.model)
+    noted = model_registry.ModelRegistry(client).noted_sha256(reference)
+    before = model_facts.known(site.workspace, tracking_uri, reference)
     if before is not None and before.sha256 == noted:
         return before
     mlflow_env.ensure(site.workspace, site.report)
-    site.report(f"reading {spec.model}")
-    return model_facts.read(site.workspace, tracking_uri, spec.model)
+    site.report(f"reading {reference}")
+    return model_facts.read(site.workspace, tracking_uri, reference)
 
 
 def recipe_digest(root: Path) -> str:

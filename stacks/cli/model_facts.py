@@ -1,7 +1,7 @@
-"""What the platform must know of a model before it can be declared: digest, environment, input example.
+"""What the platform must know of a model before it can be declared: digest, card, environment, input example.
 
-`knobless build` reads a model once, keeps the few small files that matter below KNOBLESS_HOME, and notes digest and
-environment on the model in its registry, where the Pulumi program finds them without a download.
+`knobless build` reads a model once, keeps the few small files that matter below KNOBLESS_HOME, and notes digest, card
+and environment on the model in its registry, where the Pulumi program finds them without a download.
 """
 
 from __future__ import annotations
@@ -14,24 +14,27 @@ from pathlib import Path
 
 import httpx
 
+from runtimes.selection_card import Card, parse_card
 from spec.model_reference import ModelReference
 from stacks.cli import mlflow_env
 from stacks.cli.errors import CliError, ExitCode
 from stacks.cli.workspace import Workspace
-from stacks.model_registry import TAG_ENVIRONMENT, TAG_SHA256
+from stacks.model_registry import TAG_CARD, TAG_ENVIRONMENT, TAG_SHA256
 
 API = "/api/2.0/mlflow"
 KEPT = ("MLmodel", "requirements.txt", "python_env.yaml", "serving_input_example.json")
+CARD = "knobless-card.json"
 EXAMPLE = "serving_input_example.json"
 TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """One model's digest, and the folder with its small files."""
+    """One model's digest, its card, and the folder with its small files."""
 
     reference: ModelReference
     sha256: str
+    card: Card
     folder: Path
 
     @property
@@ -54,7 +57,11 @@ def known(workspace: Workspace, tracking_uri: str, reference: ModelReference) ->
         return None
     sha256 = str(json.loads(index.read_text())["sha256"])
     folder = workspace.home / "models" / sha256
-    return ModelFacts(reference, sha256, folder) if (folder / "MLmodel").is_file() else None
+    try:
+        card = parse_card((folder / CARD).read_text())
+    except (OSError, ValueError):
+        return None  # another version read it
+    return ModelFacts(reference, sha256, card, folder) if (folder / "MLmodel").is_file() else None
 
 
 def read(workspace: Workspace, tracking_uri: str, reference: ModelReference) -> ModelFacts:
@@ -66,24 +73,28 @@ def read(workspace: Workspace, tracking_uri: str, reference: ModelReference) -> 
         answer = mlflow_env.last_json(output)
         if "error" in answer:
             raise CliError(str(answer["error"]), code=ExitCode.NOT_FOUND)
-        facts = ModelFacts(reference, str(answer["sha256"]), workspace.home / "models" / str(answer["sha256"]))
-        _keep(Path(str(answer["path"])), facts.folder)
+        sha256, card = str(answer["sha256"]), parse_card(str(answer["card"]))
+        facts = ModelFacts(reference, sha256, card, workspace.home / "models" / sha256)
+        _keep(Path(str(answer["path"])), facts)
     index = index_file(workspace, tracking_uri, reference)
     index.parent.mkdir(parents=True, exist_ok=True)
     index.write_text(json.dumps({"sha256": facts.sha256}))
     return facts
 
 
-def _keep(model: Path, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+def _keep(model: Path, facts: ModelFacts) -> None:
+    facts.folder.mkdir(parents=True, exist_ok=True)
     for name in KEPT:
         if (model / name).is_file():
-            shutil.copyfile(model / name, folder / name)
+            shutil.copyfile(model / name, facts.folder / name)
+    (facts.folder / CARD).write_text(facts.card.text)
 
 
-def note(client: httpx.Client, facts: ModelFacts, environment: str) -> None:
-    """Write digest and environment on the model in its registry. `client` has the registry's address as base URL."""
-    tags = {TAG_SHA256: facts.sha256, TAG_ENVIRONMENT: environment}
+def note(client: httpx.Client, facts: ModelFacts, environment: str | None) -> None:
+    """Write digest, card and (where it needs one) environment on the model in its registry. `client` has the registry's
+    address as base URL."""
+    tags = {TAG_SHA256: facts.sha256, TAG_CARD: facts.card.text}
+    tags |= {TAG_ENVIRONMENT: environment} if environment is not None else {}
     if facts.reference.model_id is not None:
         rows = [{"key": key, "value": value} for key, value in tags.items()]
         path = f"{API}/logged-models/{facts.reference.model_id}/tags"

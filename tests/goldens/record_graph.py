@@ -17,7 +17,9 @@ from google.protobuf import json_format
 from pulumi.runtime import mocks, settings
 from pulumi.runtime.stack import run_in_stack
 
+from runtimes.selection_card import Card
 from spec import names
+from spec.image_reference import ImageReference
 from spec.model_reference import ModelReference
 from spec.revision import canonical_json
 from stacks import program
@@ -27,6 +29,8 @@ from stacks.model_registry import RegisteredModel
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
+CHAT = Card("transformers", pyfunc=True, python="3.12.1", task="llm/v1/chat", size_bytes=60 << 30)
+CARD = Card("sklearn", pyfunc=True, python="3.11.9", takes="columns", size_bytes=12_345)
 
 
 def plain(value: dict[str, Any]) -> dict[str, Any]:
@@ -81,10 +85,14 @@ class Answers:
     """What registries would say: a model for every reference, a digest for every tag."""
 
     def model(self, reference: ModelReference) -> RegisteredModel:
-        return RegisteredModel(reference.uri, reference.version_text, "ab" * 32, "environment-1")
+        card = CHAT if reference.name == "chat" else CARD
+        return RegisteredModel(reference.uri, reference.version_text, "ab" * 32, card, "environment-1")
 
     def digest(self, image: Image) -> str:
         return image.at("sha256:" + "cd" * 32)
+
+    def own(self, reference: ImageReference) -> str:
+        return reference.at("sha256:" + "ef" * 32)
 
 
 def answers(cluster: ClusterFacts, embedded: bool) -> Answers:

@@ -18,6 +18,8 @@ STACKS = {
     "local.alpha.wine": HERE.parents[1] / "stacks",
     "cloud.platform": HERE / "stacks",
     "cloud.risk.fraud": HERE / "stacks",
+    "cloud.risk.ranker": HERE / "stacks",
+    "cloud.search.chat": HERE / "stacks",
 }
 
 

@@ -18,7 +18,9 @@ from pulumi.runtime.proto import analyzer_pb2, analyzer_pb2_grpc
 from pulumi_policy.proxy import UNKNOWN_STRING_VALUE
 
 from components.manifests import endpoint, team
-from components.manifests.model_pod import ServedModel
+from components.manifests.served import ServedModel
+from runtimes.selection import Wish, select
+from runtimes.selection_card import Card
 from spec.endpoint import load_endpoint
 from spec.platform import Rollout
 
@@ -86,7 +88,7 @@ def analyze_stack(pack: analyzer_pb2_grpc.AnalyzerStub, *objects: dict[str, Any]
 @pytest.fixture
 def model_endpoint() -> dict[str, Any]:
     text = "endpoint: iris\nmodel: models:/iris/1\nconcurrency: {min: 1, max: 64}\n"
-    served = ServedModel("models:/iris/1", "1", "a" * 64, IMAGE)
+    served = ServedModel("models:/iris/1", "1", "a" * 64, IMAGE, IMAGE, select(Card("sklearn", pyfunc=True), Wish()))
     spec = load_endpoint(text, "iris.yaml", "alpha")
     return copy.deepcopy(endpoint.endpoint_object(spec, served, "http://mlflow:5500", Rollout()))
 

@@ -32,11 +32,13 @@ def session(tmp_path: Path) -> Session:
 
 
 def read_before(session: Session, spec: EndpointSpec, *, example: bool) -> None:
+    assert spec.model is not None
     index = model_facts.index_file(session.workspace, FACTS.model_registry, spec.model)
     folder = session.workspace.home / "models" / spec.endpoint
     index.parent.mkdir(parents=True, exist_ok=True)
     index.write_text(json.dumps({"sha256": spec.endpoint}))
     folder.mkdir()
+    (folder / model_facts.CARD).write_text('{"flavor": "sklearn", "pyfunc": true}')
     for name in ("MLmodel", *([model_facts.EXAMPLE] if example else [])):
         (folder / name).touch()
 

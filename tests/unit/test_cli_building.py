@@ -9,7 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from spec.endpoint import EndpointSpec, load_endpoint
+from runtimes.selection_card import Card
+from spec.model_reference import parse_model_reference
 from stacks.cli import building, mlflow_env, model_facts
 from stacks.cli.model_facts import ModelFacts
 from stacks.cli.workspace import Workspace
@@ -18,35 +19,33 @@ from stacks.model_registry import ModelMissingError
 
 KNOWN, OTHER = "ab" * 32, "cd" * 32
 REGISTRY = "http://mlflow:5500"
-WINE = load_endpoint(
-    "endpoint: wine\nmodel: models:/wine/1\nconcurrency: {min: 1, max: 64}\n",
-    "stacks/local/endpoints/alpha/wine.yaml",
-    "alpha",
-)
+MODEL = parse_model_reference("models:/wine/1")
+CARD = Card("sklearn", pyfunc=True, python="3.11.9", size_bytes=12_345)
 
 
 @pytest.fixture
 def facts_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[httpx.Response], str]:
     """The digest that is taken for the model, where its registry gives this answer; reading it gives OTHER."""
     workspace = Workspace(tmp_path, tmp_path / "stacks", tmp_path / "home", "local", "default")
-    index = model_facts.index_file(workspace, REGISTRY, WINE.model)
+    index = model_facts.index_file(workspace, REGISTRY, MODEL)
     index.parent.mkdir(parents=True)
     index.write_text(json.dumps({"sha256": KNOWN}))
     (workspace.home / "models" / KNOWN).mkdir()
     (workspace.home / "models" / KNOWN / "MLmodel").touch()
+    (workspace.home / "models" / KNOWN / model_facts.CARD).write_text(CARD.text)
 
     def read(*_: object) -> ModelFacts:
-        return ModelFacts(WINE.model, OTHER, workspace.home / "models" / OTHER)
+        return ModelFacts(MODEL, OTHER, CARD, workspace.home / "models" / OTHER)
 
     monkeypatch.setattr(mlflow_env, "ensure", lambda *_: None)
     monkeypatch.setattr(model_facts, "read", read)
     facts = ClusterFacts(kubeconfig="", registry="registry:5000", model_registry=REGISTRY)
     site = building.Site(workspace, facts, True, lambda _: None)
 
-    def ask(answer: httpx.Response, spec: EndpointSpec = WINE) -> str:
+    def ask(answer: httpx.Response) -> str:
         transport = httpx.MockTransport(lambda _: answer)
         with httpx.Client(base_url=REGISTRY, transport=transport) as client:
-            return building._facts(site, spec, client).sha256
+            return building._facts(site, MODEL, client).sha256
 
     return ask
 

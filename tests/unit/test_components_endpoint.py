@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from components.manifests import endpoint, model_pod
-from components.manifests.model_pod import ServedModel
+from components.manifests import endpoint
+from components.manifests.served import ServedModel, wish_of
 from components.manifests.team import quota
 from components.manifests.traffic import to_url
+from runtimes.selection import select
+from runtimes.selection_card import Card
 from spec.endpoint import EndpointSpec, load_endpoint
 from spec.platform import Quota, Rollout
 from spec.quantities import Cpu, Memory, parse_cpu
@@ -22,7 +24,7 @@ model: models:/wine/1
 concurrency: {min: 1, max: 64}
 """
 IMAGE = "registry:5000/knobless/model@sha256:" + "0" * 64
-MODEL = ServedModel("models:/wine/1", "1", "ab" * 32, IMAGE)
+CARD = Card("sklearn", pyfunc=True, python="3.11.9", size_bytes=12_345)
 REGISTRY = "http://198.18.0.1:5500"
 
 
@@ -30,8 +32,12 @@ def spec_of(added: str = "") -> EndpointSpec:
     return load_endpoint(TEXT + added, FILE, "alpha")
 
 
-def rendered(spec: EndpointSpec, model: ServedModel = MODEL, rollout: Rollout | None = None) -> dict[str, Any]:
-    return endpoint.endpoint_object(spec, model, REGISTRY, rollout or Rollout())
+def served(spec: EndpointSpec, version: str = "1", sha256: str = "ab" * 32, image: str = IMAGE) -> ServedModel:
+    return ServedModel(f"models:/wine/{version}", version, sha256, image, image, select(CARD, wish_of(spec)))
+
+
+def rendered(spec: EndpointSpec, model: ServedModel | None = None, rollout: Rollout | None = None) -> dict[str, Any]:
+    return endpoint.endpoint_object(spec, model or served(spec), REGISTRY, rollout or Rollout())
 
 
 def revision(obj: dict[str, Any]) -> str:
@@ -65,8 +71,8 @@ def test_what_is_not_the_model_makes_no_new_revision(changed: dict[str, Any]) ->
         pytest.param(rendered(spec_of('resources: {cpu: "1"}')), id="cpu"),
         pytest.param(rendered(spec_of("resources: {memory: 2Gi}")), id="memory"),
         pytest.param(rendered(spec_of("deadline_s: 61")), id="deadline"),
-        pytest.param(rendered(spec_of(), ServedModel("models:/wine/2", "2", "cd" * 32, IMAGE)), id="model"),
-        pytest.param(rendered(spec_of(), ServedModel("models:/wine/1", "1", "ab" * 32, IMAGE + "1")), id="image"),
+        pytest.param(rendered(spec_of(), served(spec_of(), "2", "cd" * 32)), id="model"),
+        pytest.param(rendered(spec_of(), served(spec_of(), image=IMAGE + "1")), id="image"),
         pytest.param(rendered(spec_of(), rollout=Rollout(start_timeout_s=900)), id="a-load-longer-than-usual"),
     ],
 )
@@ -136,7 +142,10 @@ def test_the_probe_waits_longer_than_the_runtime_lets_a_model_load(
 
 @pytest.mark.parametrize(("cpu", "count"), [("10m", 1), ("500m", 1), ("1", 1), ("1001m", 2), ("1500m", 2), ("8", 8)])
 def test_a_replica_has_one_predictor_for_each_started_core(cpu: str, count: int) -> None:
-    assert model_pod.predictors(parse_cpu(cpu)) == count
+    spec = spec_of(f'resources: {{cpu: "{cpu}"}}')
+    args = rendered(spec)["spec"]["podTemplate"]["spec"]["containers"][0]["args"]
+    assert spec.resources.cpu == parse_cpu(cpu)
+    assert args[args.index("--predictors") + 1] == str(count)
 
 
 @pytest.mark.parametrize(("cpu", "asked"), [("10m", "10m"), ("500m", "100m"), ("1", "200m"), ("5", "1")])

@@ -84,7 +84,7 @@ def test_a_pod_meets_the_restricted_standard(subject: dict[str, Any]) -> None:
 def test_every_container_has_requests_and_limits(subject: dict[str, Any]) -> None:
     for container in containers(subject):
         for part in ("requests", "limits"):
-            assert set(container["resources"][part]) == {"cpu", "memory"}, container["name"]
+            assert set(container["resources"][part]) - {"nvidia.com/gpu"} == {"cpu", "memory"}, container["name"]
 
 
 @each(PODS)
@@ -94,7 +94,8 @@ def test_every_image_is_named_by_its_digest(subject: dict[str, Any]) -> None:
 
 @each(PODS)
 def test_every_container_that_stays_is_probed(subject: dict[str, Any]) -> None:
-    for container in subject["containers"]:
+    sidecars = [each for each in subject.get("initContainers", []) if each.get("restartPolicy") == "Always"]
+    for container in (*sidecars, *subject["containers"]):
         assert "livenessProbe" in container, container["name"]
         assert "startupProbe" in container, container["name"]
 

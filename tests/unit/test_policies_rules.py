@@ -276,6 +276,14 @@ def test_an_object_that_does_not_say_its_kind_has_the_kind_of_its_type() -> None
     assert [violation.rule for violation in check_resource(resource)] == ["host-access"]
 
 
+@pytest.mark.parametrize("restarts", ["Always", UNKNOWN])
+def test_an_init_container_that_goes_on_running_says_when_it_has_started(restarts: Any) -> None:
+    bare = {key: value for key, value in container().items() if not key.endswith("Probe")}
+    beside = put(endpoint(), f"{POD}.initContainers", [bare | {"name": "own", "restartPolicy": restarts}])
+    assert ("probes", f"{POD}.initContainers[0].startupProbe") in found(beside)
+    assert found(put(endpoint(), f"{POD}.initContainers", [bare | {"name": "once"}])) == []
+
+
 def test_a_job_needs_no_probe() -> None:
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "x", "namespace": "team-alpha"}}
     bare = {key: value for key, value in container().items() if not key.endswith("Probe")}

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from components.manifests import controllers, crd, endpoint, gateway, system, team
-from components.manifests.model_pod import ServedModel
+from components.manifests.served import ServedModel, wish_of
 from policies.declared import UNKNOWN, declared_manifest
 from policies.rules import check_stack
+from runtimes.selection import select
+from runtimes.selection_card import Card
 from spec.endpoint import load_endpoint
 from spec.platform import load_platform
 
@@ -62,7 +64,9 @@ def test_everything_that_the_platform_declares_itself_holds_to_every_rule() -> N
     image = f"registry:5000/platform@sha256:{'a' * 64}"
     text = "endpoint: iris\nmodel: models:/iris/1\nconcurrency: {min: 1, max: 64}\ndeadline_s: 297\n"
     spec = load_endpoint(text, "iris.yaml", "alpha")
-    model, registry = ServedModel("models:/iris/1", "1", "a" * 64, image), "http://mlflow:5500"
+    choice = select(Card("sklearn", pyfunc=True, python="3.11.9"), wish_of(spec))
+    model = ServedModel("models:/iris/1", "1", "a" * 64, image, image, choice)
+    registry = "http://mlflow:5500"
     manifests = [
         *(crd.endpoint_kind(), system.namespace()),
         *(gateway.account(), *gateway.rights(), gateway.service(platform), gateway.stats_service()),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from spec.endpoint import Concurrency, EndpointSpec, Latency, load_endpoint
+from spec.endpoint import Accelerator, Concurrency, EndpointSpec, Latency, load_endpoint
+from spec.image_reference import parse_image_reference
 from spec.problems import SpecError
 from spec.quantities import Cpu, Memory
+from spec.variables import SecretKey
 
 FILE = "stacks/local/endpoints/alpha/iris.yaml"
 MINIMAL = "endpoint: iris\nmodel: models:/iris/1\nconcurrency: {min: 1, max: 64}\n"
@@ -41,7 +43,8 @@ def test_model_and_concurrency_are_enough() -> None:
     spec = load(MINIMAL)
     assert (spec.endpoint, spec.team, str(spec.model)) == ("iris", "alpha", "models:/iris/1")
     assert (spec.concurrency.min, spec.concurrency.max) == (1, 64)
-    assert (spec.resources.cpu, spec.resources.memory) == (Cpu(500), Memory(1024**3))
+    assert (spec.resources.cpu, spec.resources.memory, spec.runtime, spec.accelerator) == (None, None, None, None)
+    assert (spec.first_limit, spec.least) == (64, (Cpu(100), Memory(1024**3)))
     assert (spec.deadline_ms, spec.queue_timeout_ms, spec.queue_max) == (60_000, 5_000, 64)
     assert spec.allowed_teams == ("alpha",)
     assert (spec.rollout.hold_s, spec.rollout.start_timeout_s) == (None, None)
@@ -92,7 +95,11 @@ def test_a_spec_survives_its_own_json() -> None:
         ("models:/iris/1", "models:/iris/latest", "2:8: model: 'models:/iris/latest' may mean"),
         ("models:/iris/1", "[a]", "2:8: model: a list is not allowed here (allowed: models:/<name>/<version>"),
         ("models:/iris/1", "7", "2:8: model: 7 is not allowed here (allowed: models:/<name>/<version>"),
-        ("model: models:/iris/1\n", "", "1:1: model: is missing (allowed: models:/<name>/<version>"),
+        (
+            "model: models:/iris/1\n",
+            "",
+            "1:1: model: is missing, and no image is named instead (allowed: models:/<name>",
+        ),
         ("concurrency: {min: 1, max: 64}", "", "1:1: concurrency: is missing"),
         ("{min: 1, max: 64}", "{min: 1}", "3:14: concurrency.max: is missing (allowed: 1 to 100000)"),
         ("{min: 1, max: 64}", "{min: 0, max: 64}", "3:20: concurrency.min: 0 is not yet possible"),
@@ -119,9 +126,24 @@ def test_a_wrong_value_is_a_problem_with_its_place_and_what_is_allowed(old: str,
         ("deadline_s: 0", "4:13: deadline_s: 0 is too small (allowed: 1 to 297)"),
         ("deadline_s: 298", "4:13: deadline_s: 298 is too large (allowed: 1 to 297)"),
         ("deadline: 60", "4:1: deadline: unknown field: did you mean deadline_s? (allowed: endpoint, model, "),
-        ("colour: red", "4:1: colour: unknown field (allowed: endpoint, model, concurrency, "),
+        ("colour: red", "4:1: colour: unknown field (allowed: endpoint, model, image, container, concurrency, "),
         ("team: beta", "4:1: team: is set by where the file lies: remove it"),
-        ("image: registry/iris:1", "4:1: image: not yet: "),
+        ("container: {protocol: v2}", "4:12: container: is for an image of one's own"),
+        ("runtime: vlm", "4:10: runtime: 'vlm' is not allowed here (allowed: mlflow, vllm, triton)"),
+        ("parallelism: 0", "4:14: parallelism: 0 is too small (allowed: 1 to 1000)"),
+        ("parallelism: 1001", "4:14: parallelism: 1001 is too large (allowed: 1 to 1000)"),
+        ("accelerator: {gpus: 9}", "4:21: accelerator.gpus: 9 is too large (allowed: 0 to 8)"),
+        ("accelerator: {gpu_memory: 1Gi}", "4:27: accelerator.gpu_memory: 1Gi is too small (allowed: 4Gi to 1Ti)"),
+        ("accelerator: {nodes: {a b: c}}", "4:28: accelerator.nodes.\"a b\": 'a b': 'c' is no label"),
+        ("env: {A: 1}", "4:10: env.A: must be text, not 1"),
+        ("env: {1A: x}", "4:7: env.1A: '1A' is no name of a variable"),
+        ("env: {KNOBLESS_X: x}", "4:7: env.KNOBLESS_X: names that begin with KNOBLESS_ are the platform's own"),
+        ("env: {PATH: /x}", "4:13: env.PATH: is set by the image of the model"),
+        ("env: {API_KEY: abc}", "4:16: env.API_KEY: holds a secret as text"),
+        ("env: {DB: 'http://u:p@h/x'}", "4:11: env.DB: holds a password in an address"),
+        ("env: {A: {secret: openai}}", "4:10: env.A.key: is missing"),
+        ("env: {A: {secret: Open_AI, key: k}}", "4:19: env.A.secret: 'Open_AI' is no name of a Secret"),
+        ("env: {A: {secret: openai, key: k/l}}", "4:32: env.A.key: 'k/l' is no key of a Secret"),
         ("queue: {max: 0}", "4:14: queue.max: 0 is too small (allowed: 1 to 100000)"),
         ("queue: {timeout_s: 0}", "4:20: queue.timeout_s: 0 is too small (allowed: 0.1 to 60)"),
         ("queue: {timeout_s: 61}", "4:20: queue.timeout_s: 61 is too large (allowed: 0.1 to 60)"),
@@ -146,9 +168,89 @@ def test_a_wrong_optional_field_is_one_problem(line: str, problem: str) -> None:
     assert text.startswith(f"{FILE}:{problem}")
 
 
-def test_an_image_instead_of_a_model_is_answered_with_not_yet_alone() -> None:
-    (text,) = told(MINIMAL.replace("model: models:/iris/1", "image: registry/iris:1"))
-    assert "image: not yet" in text
+IMAGE = """\
+endpoint: iris
+image: ghcr.io/acme/iris:1.4
+container: {protocol: v2}
+concurrency: {min: 1, max: 64}
+"""
+CONTAINER = "container: {protocol: v2}"
+
+
+def test_an_image_and_how_it_is_asked_are_enough() -> None:
+    spec = load(IMAGE)
+    assert (str(spec.image), spec.model) == ("ghcr.io/acme/iris:1.4", None)
+    assert spec.container is not None
+    assert (spec.container.port, spec.container.health_path) == (8080, "/v2/health/ready")
+    assert (spec.container.user, spec.container.writable, spec.container.stop_s) == (None, (), 15)
+    assert spec.first_limit == 8
+    assert spec.least == (Cpu(150), Memory((1024 + 384) * 1024**2))
+
+
+def test_what_stands_beside_a_model_or_an_image_is_read() -> None:
+    spec = load(
+        MINIMAL + "runtime: vllm\nparallelism: 16\naccelerator: {gpus: 2, gpu_memory: 80Gi, nodes: {gpu: l4}}\n"
+        "env: {MODE: fast, API_KEY: {secret: openai, key: token}}\n"
+    )
+    assert (spec.runtime, spec.parallelism, spec.first_limit) == ("vllm", 16, 16)
+    assert spec.accelerator == Accelerator(gpus=2, gpu_memory=Memory(80 * 1024**3), nodes={"gpu": "l4"})
+    assert spec.env == {"MODE": "fast", "API_KEY": SecretKey(secret="openai", key="token")}
+    assert EndpointSpec.model_validate_json(spec.model_dump_json()) == spec
+
+
+@pytest.mark.parametrize(
+    "old,new,problem",
+    [
+        ("iris:1.4", "iris", "2:8: image: 'ghcr.io/acme/iris' may mean another image tomorrow"),
+        ("iris:1.4", "iris:latest", "2:8: image: 'ghcr.io/acme/iris:latest' may mean another image tomorrow"),
+        ("ghcr.io/acme/", "", "2:8: image: 'iris:1.4' names no registry: write docker.io/library/iris:1.4"),
+        ("ghcr.io/acme/", "acme/", "2:8: image: 'acme/iris:1.4' names no registry: write docker.io/acme/iris:1.4"),
+        (":1.4", "@sha256:12", "2:8: image: 'sha256:12' is no digest"),
+        ("ghcr.io", "https://ghcr.io", "2:8: image: 'https://ghcr.io/acme/iris:1.4' is an address"),
+        ("ghcr.io/acme/iris", "ghcr.io/Acme/iris", "2:8: image: 'ghcr.io/Acme/iris:1.4' is no name of an image"),
+        (CONTAINER, "", "1:1: container: is missing: say how the image is asked (allowed: {protocol: mlflow"),
+        (CONTAINER, "container: {}", "3:12: container.protocol: is missing (allowed: mlflow, v2, openai, http)"),
+        ("v2}", "v3}", "3:23: container.protocol: 'v3' is not allowed here (allowed: mlflow, v2, openai, http)"),
+        ("v2}", "v2, port: 80}", "3:33: container.port: 80 is a port for root"),
+        ("v2}", "v2, port: 18080}", "3:33: container.port: 18080 is the port of the platform's interface"),
+        ("v2}", "v2, health: x}", "3:35: container.health: 'x' is no path"),
+        ("v2}", "v2, paths: [/p]}", "3:34: container.paths: the protocol v2 has its own paths"),
+        ("v2}", "http, health: /}", "3:12: container.paths: the protocol http has no paths of its own"),
+        ("v2}", "http, paths: [/p]}", "3:12: container.health: the protocol http has no health path of its own"),
+        ("v2}", "http, health: /, paths: [/metrics]}", "3:48: container.paths[0]: /metrics is answered by"),
+        ("v2}", "v2, writable: [/etc]}", "3:38: container.writable[0]: '/etc' can't be made writable"),
+        ("v2}", "v2, user: 0}", "3:33: container.user: 0 is too small"),
+        ("v2}\n", "v2}\nmodel: models:/iris/1\n", "2:8: image: stands beside a model"),
+        ("v2}\n", "v2}\nruntime: vllm\n", "4:10: runtime: is for a model"),
+    ],
+)
+def test_what_is_wrong_with_an_image_is_one_problem_with_its_place(old: str, new: str, problem: str) -> None:
+    (text,) = told(IMAGE.replace(old, new))
+    assert text.startswith(f"{FILE}:{problem}")
+
+
+def test_a_container_of_one_s_own_may_set_variables_that_a_model_s_image_has_itself() -> None:
+    assert load(IMAGE + "env: {PYTHONPATH: /app}\n").env == {"PYTHONPATH": "/app"}
+
+
+def test_an_image_and_a_model_with_other_problems_are_told_together() -> None:
+    text = IMAGE + "model: models:/iris\nparallelism: 0\n"
+    assert [problem.split(": ")[1] for problem in told(text)] == ["image", "model", "parallelism"]
+
+
+@pytest.mark.parametrize(
+    ("text", "version", "by_digest"),
+    [
+        ("r.io/a/b:1.4", "1.4", "r.io/a/b@sha256:" + "0" * 64),
+        ("r:5000/b@sha256:" + "a" * 64, "a" * 12, "r:5000/b@sha256:" + "a" * 64),
+        ("localhost/b:2@sha256:" + "a" * 64, "2", "localhost/b@sha256:" + "a" * 64),
+        ("r.io/b:" + "x" * 100, "x" * 12, "r.io/b@sha256:" + "0" * 64),
+    ],
+)
+def test_an_image_is_called_by_its_tag_and_run_by_its_digest(text: str, version: str, by_digest: str) -> None:
+    image = parse_image_reference(text)
+    assert (str(image), image.version_text) == (text, version)
+    assert image.at("sha256:" + "0" * 64) == by_digest
 
 
 def test_problems_of_text_schema_and_fields_among_each_other_are_told_at_once() -> None:

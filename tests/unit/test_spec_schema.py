@@ -10,9 +10,10 @@ from spec.schema import endpoint_schema, platform_schema
 def test_the_schema_of_an_endpoint_file_has_its_fields_and_no_team() -> None:
     schema = endpoint_schema()
     assert set(schema["properties"]) == {
-        *("endpoint", "model", "concurrency", "latency", "resources", "access", "deadline_s", "queue", "rollout")
+        *("endpoint", "model", "image", "container", "concurrency", "latency", "resources", "runtime", "accelerator"),
+        *("parallelism", "env", "access", "deadline_s", "queue", "rollout"),
     }
-    assert schema["required"] == ["endpoint", "model", "concurrency"]
+    assert schema["required"] == ["endpoint", "concurrency"]
     assert schema["additionalProperties"] is False
 
 

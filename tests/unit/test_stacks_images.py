@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import httpx
 import pytest
 
+from spec.image_reference import parse_image_reference
 from stacks import images
 from stacks.images import Image, ImageError
 
@@ -32,7 +34,7 @@ FILES = {
 
 
 def tag(root: Path) -> str:
-    return images.platform_image("registry:5000", root).tag
+    return images.own_image("registry:5000", root, images.PLATFORM).tag
 
 
 def test_equal_inputs_have_equal_tags_wherever_they_lie(tmp_path: Path) -> None:
@@ -97,6 +99,22 @@ def test_a_registry_s_path_stands_before_the_repository(registry: str, url: str)
     assert found == f"{registry}/knobless/platform@{DIGEST}"
 
 
+def test_docker_hub_is_asked_where_it_answers_and_named_as_people_name_it() -> None:
+    seen: list[httpx.Request] = []
+    answering = client(httpx.Response(200, headers={"Docker-Content-Digest": DIGEST}), seen)
+    reference = parse_image_reference("docker.io/library/redis:7")
+    found = images.resolve(answering, images.reference_image(reference), "https")
+    assert str(seen[0].url) == "https://registry-1.docker.io/v2/library/redis/manifests/7"
+    assert found == f"docker.io/library/redis@{DIGEST}"
+
+
+@pytest.mark.parametrize("name", [name for name in images.INPUTS if name in ("platform", "proxy", "fetch")])
+def test_what_goes_into_an_own_image_is_in_the_checkout(name: str) -> None:
+    root = Path(__file__).parents[2]
+    assert all((root / each).exists() for each in images.INPUTS[name])
+    assert len(images.own_image("r", root, name).tag) == 16
+
+
 def test_a_tag_that_is_not_there_is_none() -> None:
     assert images.find(client(httpx.Response(404)), IMAGE, "http") is None
 
@@ -132,3 +150,18 @@ def test_an_image_that_cannot_be_named_says_why_and_what_to_do(
 ) -> None:
     with pytest.raises(ImageError, match=message):
         images.resolve(client(answer), IMAGE, "http")
+
+
+IMPORT = re.compile(r"^\s*(?:from|import) (runtimes[\w.]*)(?: import (\w+))?", re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", [images.PROXY, images.FETCH])
+def test_what_an_own_image_imports_of_ours_goes_into_it(name: str) -> None:
+    root = Path(__file__).parents[2]
+    given = [root / each for each in images.INPUTS[name] if each.startswith("runtimes/")]
+    sources = [path for each in given for path in ([each] if each.suffix == ".py" else each.rglob("*.py"))]
+    for source in sources:
+        for module, below in IMPORT.findall(source.read_text()):
+            path = root / module.replace(".", "/")
+            found = [path / f"{below}.py", path.with_suffix(".py"), path / "__init__.py"]
+            assert next(each for each in found if each.is_file()) in sources, f"{source}: {module}"

@@ -7,11 +7,17 @@ from typing import Any
 import httpx
 import pytest
 
+from runtimes.selection_card import Card
 from spec.model_reference import ModelReference, parse_model_reference
 from stacks.model_registry import ModelMissingError, ModelRegistry, ModelRegistryError, RegisteredModel
 
 SHA256 = "ab" * 32
-TAGS = [{"key": "knobless.sha256", "value": SHA256}, {"key": "knobless.environment", "value": "e1"}]
+CARD = Card("sklearn", pyfunc=True, python="3.11.9", size_bytes=12_345)
+TAGS = [
+    {"key": "knobless.sha256", "value": SHA256},
+    {"key": "knobless.card", "value": CARD.text},
+    {"key": "knobless.environment", "value": "e1"},
+]
 MISSING = httpx.Response(404, json={"error_code": "RESOURCE_DOES_NOT_EXIST", "message": "not found"})
 WINE = parse_model_reference("models:/wine/1")
 LOGGED = parse_model_reference("models:/m-" + "0" * 32)
@@ -43,7 +49,7 @@ def refusal(answers: Answers, reference: ModelReference = WINE) -> str:
 def test_a_registered_version_is_found_by_name_and_number() -> None:
     seen: list[httpx.Request] = []
     found = registry({"/model-versions/get": version(status="READY")}, seen).find(WINE)
-    assert found == RegisteredModel("models:/wine/1", "1", SHA256, "e1")
+    assert found == RegisteredModel("models:/wine/1", "1", SHA256, CARD, "e1")
     assert dict(seen[0].url.params) == {"name": "wine", "version": "1"}
 
 
@@ -62,14 +68,23 @@ def test_a_logged_model_is_found_by_its_id() -> None:
 @pytest.mark.parametrize(
     ("tags", "named"),
     [
-        ([], "knobless.sha256 and knobless.environment"),
-        (TAGS[:1], "knobless.environment"),
+        ([], "knobless.sha256 and knobless.card"),
+        (TAGS[:1], "knobless.card"),
         ([TAGS[1], {"key": "knobless.sha256", "value": ""}], "knobless.sha256"),
     ],
 )
 def test_a_model_that_was_not_built_names_the_command(tags: list[dict[str, str]], named: str) -> None:
     said = refusal({"/model-versions/get": version(tags=tags)})
     assert said == f"models:/wine/1 has no image yet (it lacks the tag {named}): run `knobless build`"
+
+
+def test_a_model_whose_runtime_brings_its_environment_has_none_of_its_own() -> None:
+    assert registry({"/model-versions/get": version(tags=TAGS[:2])}).find(WINE).environment == ""
+
+
+def test_a_card_of_another_version_names_the_command() -> None:
+    tags = [TAGS[0], {"key": "knobless.card", "value": '{"flavour":"sklearn"}'}]
+    assert refusal({"/model-versions/get": version(tags=tags)}).endswith("another version: run `knobless build`")
 
 
 def test_an_unknown_version_names_those_that_exist() -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 import pulumi
 import pytest
 
+from runtimes.selection_card import Card
 from spec import names
+from spec.image_reference import ImageReference
 from spec.model_reference import ModelReference
 from spec.problems import SpecError
 from stacks import program
@@ -19,6 +21,7 @@ from stacks.model_registry import ModelRegistryError, RegisteredModel
 
 PLATFORM = "environment: local\nteams: {alpha: {}}\n"
 WINE = "endpoint: wine\nmodel: models:/wine/1\nconcurrency: {min: 1, max: 8}\n"
+CARD = Card("sklearn", pyfunc=True, python="3.11.9", size_bytes=12_345)
 CLUSTER = ClusterFacts(kubeconfig="/k", registry="r:5000", model_registry="http://m:5500")
 
 
@@ -31,12 +34,17 @@ class Answers:
     def model(self, reference: ModelReference) -> RegisteredModel:
         if self._model is not None:
             raise self._model
-        return RegisteredModel(reference.uri, reference.version_text, "ab" * 32, "e1")
+        return RegisteredModel(reference.uri, reference.version_text, "ab" * 32, CARD, "e1")
 
     def digest(self, image: Image) -> str:
         if self._image is not None:
             raise self._image
         return image.at("sha256:" + "0" * 64)
+
+    def own(self, reference: ImageReference) -> str:
+        if self._image is not None:
+            raise self._image
+        return reference.at("sha256:" + "1" * 64)
 
 
 def environment(root: Path, files: Mapping[str, str]) -> Path:

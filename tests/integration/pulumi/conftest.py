@@ -208,6 +208,7 @@ class Registries(http.server.BaseHTTPRequestHandler):
         asked = httpx.URL(self.path)
         version = asked.params.get("version", "")
         tags = {"knobless.sha256": "ab" * 32, "knobless.environment": "missing" if version == "8" else "e1"}
+        tags["knobless.card"] = '{"flavor":"sklearn","pyfunc":true,"python":"3.11.9"}'
         rows = [{"key": key, "value": value} for key, value in tags.items()]
         if asked.path.endswith("/get") and version != "9":
             self._answer(200, json.dumps({"model_version": {"status": "READY", "tags": rows}}).encode())

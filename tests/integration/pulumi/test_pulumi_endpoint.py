@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from components.manifests import endpoint
-from components.manifests.model_pod import ServedModel
+from components.manifests.served import ServedModel
 from controllers.kube.fields import covers
 from controllers.rollout.objects import deployment_object
+from runtimes.selection import Wish, select
+from runtimes.selection_card import Card
 from spec.endpoint import load_endpoint
 from spec.platform import Rollout
 from spec.revision import revision_of
@@ -221,7 +223,7 @@ def test_after_up_the_cluster_has_each_field_of_what_the_manifests_say(engine: A
     spec = load_endpoint(path.read_bytes(), "wine.yaml", "alpha")
     facts = json.loads((engine.folder / "cluster.json").read_text())
     image = exported(engine, wine)["ModelEndpoint"]["inputs"]["spec"]["podTemplate"]["spec"]["containers"][0]["image"]
-    model = ServedModel("models:/wine/1", "1", "ab" * 32, image)
+    model = ServedModel("models:/wine/1", "1", "ab" * 32, image, image, select(Card("sklearn", pyfunc=True), Wish()))
     rendered = [
         endpoint.endpoint_object(spec, model, facts["model_registry"], Rollout()),
         endpoint.service(spec),

@@ -128,13 +128,16 @@ def test_a_changed_kind_is_updated_and_keeps_its_endpoints(engine: Any, platform
 def declared(cluster: Any, platform: str) -> dict[str, Any]:
     """A right endpoint object, as the program renders it."""
     from components.manifests.endpoint import endpoint_object
-    from components.manifests.model_pod import ServedModel
+    from components.manifests.served import ServedModel
+    from runtimes.selection import Wish, select
+    from runtimes.selection_card import Card
     from spec.endpoint import load_endpoint
     from spec.platform import Rollout
 
     text = "endpoint: asked\nmodel: models:/wine/1\nconcurrency: {min: 1, max: 8}\n"
     spec = load_endpoint(text, "stacks/x/endpoints/alpha/asked.yaml", "alpha")
-    model = ServedModel("models:/wine/1", "1", "ab" * 32, "registry/model@sha256:" + "0" * 64)
+    image = "registry/model@sha256:" + "0" * 64
+    model = ServedModel("models:/wine/1", "1", "ab" * 32, image, image, select(Card("sklearn", pyfunc=True), Wish()))
     return endpoint_object(spec, model, "http://192.0.2.1:5500", Rollout())
 
 
