@@ -143,29 +143,26 @@ class Runtime:
 @contextlib.contextmanager
 def serve(model: str, folder: Path, *flags: str) -> Iterator[Runtime]:
     """A server for this model; it may not be ready yet, or ever."""
+    command = ["runtimes.mlflow", "--model", str(models() / model), "--model-python", str(model_python())]
+    with process_of_ours(folder, [*command, *flags]) as runtime:
+        yield runtime
+
+
+@contextlib.contextmanager
+def process_of_ours(folder: Path, command: list[str]) -> Iterator[Runtime]:
+    """A module of the runtime's as a process; it may not be ready yet, or ever."""
     site = folder / "site"
     site.mkdir(parents=True)
     (site / "runtimes").symlink_to(ROOT / "runtimes")  # as in the image: nothing else of ours can be imported
     port = free_port()
-    command = [sys.executable, "-m", "runtimes.mlflow", "--model", str(models() / model)]
-    command += [
-        "--model-python",
-        str(model_python()),
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-        "--name",
-        "test",
-        "--version",
-        "7",
-        *flags,
-    ]
+    module, *flags = command
+    where = ["--host", "127.0.0.1", "--port", str(port), "--name", "test", "--version", "7"]
     own = {"PYTHONPATH": str(site), "PYTHONSAFEPATH": "1", "KNOBLESS_TERMINATION_LOG": str(folder / "termination-log")}
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            command, env={**os.environ, **own}, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder
-        )
+            [sys.executable, "-m", module, *where, *flags],
+            env={**os.environ, **own}, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder,
+        )  # fmt: skip
     runtime = Runtime(process, port, folder)
     try:
         until(lambda: process.poll() is not None or listens(port), "the first socket")
