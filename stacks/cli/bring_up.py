@@ -16,10 +16,13 @@ from spec.endpoint import EndpointSpec
 from spec.environment import Environment
 from spec.platform import PlatformSpec
 from stacks import cluster
+from stacks.choosing import Place
 from stacks.cli import (
     applying,
     building,
+    choices,
     context_cluster,
+    env_secrets,
     examples,
     keys,
     local_cluster,
@@ -35,6 +38,7 @@ from stacks.cli.errors import CliError, ExitCode
 from stacks.cli.pulumi_cli import Pulumi, ensure_passphrase
 from stacks.cli.session import Session
 from stacks.cluster import ClusterFacts
+from stacks.lookup import HttpLookup
 
 Endpoints = tuple[EndpointSpec, ...]
 
@@ -54,6 +58,9 @@ def up(session: Session, *, assume_yes: bool, only: tuple[str, ...], announced: 
     if pull_secrets.wanted(environment.platform):
         with session.console.step("Pull secrets: there wherever platform.yaml names one"):
             session.with_kube(facts, lambda kube: pull_secrets.check(kube, environment.platform))
+    if env_secrets.wanted(chosen):
+        with session.console.step("Secrets that variables of endpoints name: there"):
+            session.with_kube(facts, lambda kube: env_secrets.check(kube, chosen))
     if environment.platform.context is not None:
         _note_entrance(session, facts, environment.platform)
     pulumi = Pulumi(session.workspace, bin_dir, session.console.note)
@@ -169,19 +176,33 @@ def plan(session: Session, *, announced: tuple[str, ...], expect_no_changes: boo
     ensure_passphrase(session.workspace)
     if environment.platform.context is not None:
         session.with_kube(facts, context_cluster.reach)
+    _note_choices(session, environment, facts)
     bin_dir = local_cluster.pulumi_only(session.workspace, session.console)
     plans = _plans(session, Pulumi(session.workspace, bin_dir, session.console.note), environment.endpoints)
     _gate(session, plans, announced)
-    _note_missing_pull_secrets(session, facts, environment.platform)
+    _note_missing_secrets(session, facts, environment)
     if expect_no_changes and any(plan.changes for plan in plans):
         raise CliError("the plan has changes", code=ExitCode.CHANGES)
 
 
-def _note_missing_pull_secrets(session: Session, facts: ClusterFacts, platform: PlatformSpec) -> None:
-    needed = pull_secrets.wanted(platform)
+def _note_choices(session: Session, environment: Environment, facts: ClusterFacts) -> None:
+    """What serves each endpoint, and why; `up` tells it where it builds."""
+    workspace, context = session.workspace, environment.platform.context
+    place = Place(workspace.root, workspace.environment, facts.registry, HttpLookup(facts, context is None))
+    with session.console.step("What serves each endpoint"):
+        for line in choices.lines(place, environment.endpoints):
+            session.console.note(f"    {line}")
+
+
+def _note_missing_secrets(session: Session, facts: ClusterFacts, environment: Environment) -> None:
+    needed = pull_secrets.wanted(environment.platform)
+    problems: list[str] = []
     if needed:
-        for problem in session.with_kube(facts, lambda kube: pull_secrets.problems(kube, needed)):
-            session.console.note(f"    `up` will stop: {problem}")
+        problems += session.with_kube(facts, lambda kube: pull_secrets.problems(kube, needed))
+    if env_secrets.wanted(environment.endpoints):
+        problems += session.with_kube(facts, lambda kube: env_secrets.problems(kube, environment.endpoints))
+    for problem in problems:
+        session.console.note(f"    `up` will stop: {problem}")
 
 
 def _plans(
