@@ -54,7 +54,9 @@ def listener(host: str, port: int) -> socket.socket:
     return sock
 
 
-class _Protocol(HttpToolsProtocol):
+class HttpProtocol(HttpToolsProtocol):
+    """uvicorn's, with our words for what is not HTTP."""
+
     def send_400_response(self, msg: str) -> None:
         self.transport.write(protocol_error_answer())
         self.transport.close()
@@ -122,7 +124,7 @@ def _config(settings: Settings, app: Interface) -> uvicorn.Config:
     application: Any = app
     return uvicorn.Config(
         application,
-        http=_Protocol,
+        http=HttpProtocol,
         loop="none",
         ws="none",
         lifespan="off",

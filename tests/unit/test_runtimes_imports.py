@@ -61,9 +61,19 @@ def test_the_worker_itself_starts_on_the_standard_library_alone() -> None:
     assert all(not reached(name)[1] for name in at_start if name.startswith("runtimes."))
 
 
-def test_the_front_needs_nothing_but_what_its_lock_has() -> None:
+@pytest.mark.parametrize("runtime", ["mlflow", "triton"])
+def test_the_front_needs_nothing_but_what_its_lock_has(runtime: str) -> None:
     locked = re.findall(r"^([a-z-]+)==", (ROOT / "runtimes" / "requirements.txt").read_text(), re.MULTILINE)
-    assert reached("runtimes.mlflow.__main__")[1] <= {name.replace("-", "_") for name in locked}
+    packages = {{"pyyaml": "yaml"}.get(name, name.replace("-", "_")) for name in locked}
+    assert reached(f"runtimes.{runtime}.__main__")[1] <= packages
+
+
+def test_what_runs_inside_vllm_needs_little_that_vllm_has_not() -> None:
+    stated = (ROOT / "requirements" / "vllm.in").read_text()
+    of_ours = {"orjson", "zstandard"}
+    assert all(f"\n{name}" in stated for name in of_ours)
+    of_vllm = {"httptools", "prometheus_client", "uvicorn", "uvloop", "yaml"}
+    assert reached("runtimes.vllm.__main__")[1] | reached("runtimes.vllm.middleware")[1] <= of_ours | of_vllm
 
 
 def test_the_interface_fits_beside_any_engine_s_pins() -> None:

@@ -1,0 +1,49 @@
+"""Why vLLM did not start, from what it and its engine's processes wrote.
+
+Owns finding the line that says it; leaves reading and passing on to the watcher. Pure. One idea: the process that ends
+only says "see above", and the cause is the first error that an engine named.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+
+from runtimes.termination import one_line
+
+_KEPT = 200
+_ERROR = re.compile(r"\b([A-Za-z_][\w.]*(?:Error|Exception|Interrupt))\b:\s*(.+)")
+_ONLY_POINTS = ("Engine core initialization failed", "See root cause above", "Worker failed with error")
+
+
+class Reasons:
+    """The last lines that name an error."""
+
+    def __init__(self) -> None:
+        self._found: deque[str] = deque(maxlen=_KEPT)
+
+    def read(self, line: str) -> None:
+        """One line of any of the processes."""
+        for text in _texts(line):
+            match = _ERROR.search(text)
+            if match is not None:
+                self._found.append(one_line(f"{match[1].rpartition('.')[2]}: {match[2]}"))
+
+    def told(self, status: int) -> str:
+        """The reason in one line; the exit status where nothing was said."""
+        causes = [text for text in self._found if not any(pointer in text for pointer in _ONLY_POINTS)]
+        if causes:
+            return causes[0]
+        return self._found[-1] if self._found else f"vLLM ended with status {status} and said nothing"
+
+
+def _texts(line: str) -> list[str]:
+    """The lines inside a line: a stack in a JSON record has many."""
+    if line.startswith("{"):
+        try:
+            record = json.loads(line)
+        except ValueError:
+            return [line]
+        return [part for value in record.values() if isinstance(value, str) for part in value.splitlines()]
+    return [line]

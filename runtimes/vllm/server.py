@@ -1,0 +1,97 @@
+"""``python -m runtimes.vllm.server``: vLLM's server, on a socket that its watcher opened.
+
+Owns giving vLLM its flags, its socket and its encoder; leaves the rest of its start to vLLM. Nothing heavy is imported
+at the top: every process that vLLM spawns imports this module again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import importlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+import uvloop
+
+from runtimes import gpus, jsonlog
+from runtimes.interface.drain import finish_s
+from runtimes.interface.serving import HttpProtocol
+from runtimes.termination import EXIT_FAILED
+from runtimes.vllm import arguments, model
+from runtimes.vllm.settings import SOCKET_VARIABLE, VllmSettings, parse_settings
+
+_SET_PDEATHSIG = 1
+
+
+def main() -> int:
+    _end_with_the_watcher()
+    settings = parse_settings()
+    jsonlog.configure()
+    signal.signal(signal.SIGTERM, _interrupt)
+    served = model.read(settings.model)
+    ranks = [model.adapter_rank(adapter.folder) for adapter in settings.adapters]
+    words = arguments.flags(settings, served, gpus.found(), ranks)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_serve(settings, words))
+    except KeyboardInterrupt:
+        return 0  # told to end while the model loaded
+
+
+async def _serve(settings: VllmSettings, words: Sequence[str]) -> int:
+    arguments_of = importlib.import_module("vllm.entrypoints.launchers.cli_args")
+    parser = importlib.import_module("vllm.utils.argparse_utils").FlexibleArgumentParser()
+    importlib.import_module("vllm.entrypoints.serve.utils.api_utils").cli_env_setup()
+    told = arguments_of.make_arg_parser(parser).parse_args(list(words))
+    importlib.import_module("vllm.logger").configure_logging_from_args(told)
+    arguments_of.validate_parsed_serve_args(told)
+    importlib.import_module("vllm.utils.system_utils").set_ulimit()
+    _encode_with_orjson()
+    told.failed = None
+    told.port = settings.port
+    listening = socket.socket(fileno=int(os.environ[SOCKET_VARIABLE]))
+    run = importlib.import_module("vllm.entrypoints.launchers.api_server.entry").run_server_worker
+    await run(f"port {settings.port}", listening, told, **_uvicorn(settings))
+    if told.failed is None:
+        return 0
+    print(f"ServingError: {told.failed}", file=sys.stderr)
+    return EXIT_FAILED
+
+
+def _uvicorn(settings: VllmSettings) -> dict[str, Any]:
+    return {
+        "http": HttpProtocol,
+        "ws": "none",
+        "proxy_headers": False,
+        "server_header": False,
+        "timeout_graceful_shutdown": int(finish_s(settings.deadline_s)),
+    }
+
+
+def _encode_with_orjson() -> None:
+    """vLLM's own encoder answers a NaN with an error, and is several times slower."""
+    answers: Any = importlib.import_module("starlette.responses").JSONResponse
+
+    def render(_: object, content: Any) -> bytes:
+        return orjson.dumps(content, option=orjson.OPT_NON_STR_KEYS)
+
+    answers.render = render
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt("told to end")
+
+
+def _end_with_the_watcher() -> None:
+    """A watcher that is killed takes this process along."""
+    ctypes.CDLL(None).prctl(_SET_PDEATHSIG, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""The environments of the heavy engines, made once below KNOBLESS_HOME and kept until their lock file changes.
+
+Nobody needs them but the tests of these engines: vLLM takes 5 GB and two minutes, Triton 0.5 GB and seconds.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from stacks.cli import workspace
+
+ROOT = Path(__file__).parents[2]
+STAMP = "knobless.stamp"
+PYTHON = "python3.11"  # what the lock files were resolved for, and what Triton's Python back end is built against
+
+
+@functools.cache
+def vllm_python() -> Path:
+    """An interpreter with the real vLLM, its CPU build."""
+    return _ensure("vllm")
+
+
+@functools.cache
+def triton_python() -> Path:
+    """An interpreter with pytriton, which holds the real Triton, and with what its Python back end runs."""
+    return _ensure("triton")
+
+
+@functools.cache
+def triton() -> Path:
+    """Triton in the layout of its own images."""
+    python = triton_python()
+    folder = python.parents[1] / "tritonserver"
+    with _alone("triton"):
+        if not folder.is_dir():
+            command = [sys.executable, "-m", "runtimes.triton.arrange", "--python", str(python), "--to", str(folder)]
+            subprocess.run(command, check=True, cwd=ROOT)
+    return folder
+
+
+def _ensure(name: str) -> Path:
+    folder = workspace.from_process("local", "tests").home / "envs" / name
+    lock = ROOT / "requirements" / f"{name}.txt"
+    wanted = hashlib.sha256(lock.read_bytes()).hexdigest()
+    python, stamp = folder / "bin" / "python", folder / STAMP
+    with _alone(name):
+        if not stamp.is_file() or stamp.read_text() != wanted:
+            print(f"  {name}'s environment: installing (once)", file=sys.stderr, flush=True)
+            shutil.rmtree(folder, ignore_errors=True)
+            _must([_base_python(), "-m", "venv", str(folder)])
+            pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-cache-dir"]
+            # The lock is whole, and leaves out on purpose what vLLM asks for and can't use here.
+            _must([*pip, "--no-deps", "--require-hashes", "--only-binary", ":all:", "-r", str(lock)])
+            stamp.write_text(wanted)
+    return python
+
+
+def _base_python() -> str:
+    found = shutil.which(f"/usr/bin/{PYTHON}") or shutil.which(PYTHON)
+    assert found is not None, f"the tests of vLLM and Triton need {PYTHON}"
+    return found
+
+
+def _must(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
+@contextmanager
+def _alone(name: str) -> Iterator[None]:
+    """One run of the tests, and one worker of it, makes an environment; the others wait for it."""
+    locks = workspace.from_process("local", "tests").home / "locks"
+    locks.mkdir(parents=True, exist_ok=True)
+    with (locks / f"env-{name}").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def run(python: Path, script: str, *arguments: str | Path) -> None:
+    """Run one of this folder's scripts in one of these environments."""
+    own = {
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "ORT_DISABLE_TELEMETRY": "1",
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        "PYTHONWARNINGS": "ignore",
+    }
+    command = [str(python), str(Path(__file__).with_name(script)), *map(str, arguments)]
+    done = subprocess.run(command, env={**os.environ, **own}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
