@@ -1,6 +1,6 @@
 """Which GPUs this process has.
 
-Owns asking the driver's tool; leaves what follows from it to each runtime. No tool and no GPU are the same answer: none.
+Owns asking the driver's tool; leaves what follows to each runtime. No tool and no GPU are the same answer: none.
 """
 
 from __future__ import annotations
