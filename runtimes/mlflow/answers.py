@@ -1,105 +1,121 @@
-"""A model's result as the JSON body of a 200.
+"""A predictor's result as the answer that a client asked for.
 
-Owns the shapes that MLflow's server gives (records for a DataFrame, lists for an array); runs in the model's
-environment. One idea: the answer is JSON that a strict parser reads, so what is not finite leaves as null.
+Owns cutting a shared result by requests and MLflow's JSON form of it; leaves the other protocols to theirs. One idea:
+what was not finite leaves as null and is counted, whichever side wrote it out.
 """
 
 from __future__ import annotations
 
-import base64
-import json
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, time, timedelta
-from decimal import Decimal
 from typing import Any
 
-import numpy as np
-import pandas as pd
+import orjson
+
+from runtimes.mlflow.frames import Head
+from runtimes.mlflow.layout import ITEM_BYTES, Buffer
+from runtimes.mlflow.values import unpack
 
 
-@dataclass(frozen=True)
-class Answer:
-    """The body, and how many values in it were not finite and became null."""
+@dataclass(slots=True)
+class Array:
+    """One array of a result."""
 
-    body: bytes
+    name: str | None
+    code: str
+    shape: tuple[int, ...]
+    buffer: Buffer
+
+    def values(self) -> Any:
+        """Nested lists; NaN and infinite values are still in them."""
+        flat = unpack(self.code, self.buffer)
+        if len(self.shape) == 1:
+            return flat
+        return _nested(flat, self.shape) if self.shape else flat[0]
+
+
+@dataclass(slots=True)
+class Result:
+    """What the model returned for one request: arrays (columns where ``records``), or JSON that is written already."""
+
+    arrays: list[Array] | None = None
+    records: bool = False
+    text: bytes = b""
     non_finite: int = 0
+    bare: bool = False  # the text is the whole answer, not what `predictions` holds
+    client_request_id: str | None = None
 
 
-def encode_answer(predictions: Any) -> Answer:
-    """``{"predictions": ...}``; raises TypeError where the model returned something JSON has no form for."""
-    document = {"predictions": _jsonable(predictions)}
-    try:
-        return Answer(json.dumps(document, default=_plain, allow_nan=False).encode())
-    except (ValueError, TypeError):
-        # NaN, infinity, or keys that are not strings: rebuild it value by value. Anything else fails again.
-        count = _Counter()
-        clean = _clean(document, count)
-        return Answer(json.dumps(clean, allow_nan=False).encode(), count.value)
+def split(head: Head, body: Buffer, rows: Sequence[int | None]) -> list[Result]:
+    """The results of the requests that shared a call."""
+    view = memoryview(body)
+    if "arrays" in head:
+        return _split_arrays(head, view, rows)
+    results, at = [], 0
+    for length, non_finite in zip(head["texts"], head["non_finite"], strict=True):
+        text = bytes(view[at : at + length])
+        at += length
+        results.append(
+            Result(
+                text=text,
+                non_finite=non_finite,
+                bare=bool(head.get("bare")),
+                client_request_id=head.get("client_request_id"),
+            )
+        )
+    return results
 
 
-def _jsonable(data: Any) -> Any:
-    if isinstance(data, pd.Series):
-        data = pd.DataFrame(data)
-    if isinstance(data, pd.DataFrame):
-        return data.to_dict(orient="records")
-    return data.tolist() if isinstance(data, np.ndarray) else data
+def encode_mlflow(result: Result) -> tuple[bytes, int]:
+    """``{"predictions": ...}``, and how many values in it were not finite and became null."""
+    arrays = result.arrays
+    if arrays is None:
+        return (result.text if result.bare else b'{"predictions":' + result.text + b"}"), result.non_finite
+    document: Any
+    if len(arrays) == 1 and arrays[0].name is None:
+        document = arrays[0].values()
+    elif result.records:
+        names = [array.name for array in arrays]
+        document = [
+            dict(zip(names, row, strict=True)) for row in zip(*(array.values() for array in arrays), strict=True)
+        ]
+    else:
+        document = {array.name: array.values() for array in arrays}
+    body = orjson.dumps({"predictions": document})
+    floats = any(array.code[0] == "f" for array in arrays)
+    return body, count_non_finite(arrays) if floats and b"null" in body else 0
 
 
-def _plain(value: Any) -> Any:
-    """The standard JSON form of a value that the encoder does not know."""
-    if value is pd.NaT or value is pd.NA:
-        return None
-    if isinstance(value, np.datetime64):
-        return None if np.isnat(value) else str(np.datetime_as_string(value))
-    if isinstance(value, np.generic):
-        return value.item()
-    for kinds, convert in _FORMS:
-        if isinstance(value, kinds):
-            return convert(value)
-    if hasattr(value, "model_dump"):  # a pydantic model, whichever version the model's environment has
-        return value.model_dump(mode="json")
-    raise TypeError(f"a result of type {type(value).__name__} has no JSON form")
+def count_non_finite(arrays: Sequence[Array]) -> int:
+    """How many values of the arrays are NaN or infinite."""
+    return sum(
+        sum(not math.isfinite(value) for value in unpack(array.code, array.buffer))
+        for array in arrays
+        if array.code[0] == "f"
+    )
 
 
-def _number(value: Decimal) -> Any:
-    return float(value)
+def _split_arrays(head: Head, view: memoryview, rows: Sequence[int | None]) -> list[Result]:
+    results = [Result([], bool(head.get("records")), client_request_id=head.get("client_request_id")) for _ in rows]
+    at = 0
+    for name, code, shape in head["arrays"]:
+        inner = tuple(shape[1:])
+        row_bytes = ITEM_BYTES[code] * math.prod(inner)
+        if len(rows) == 1:
+            end = at + (row_bytes * shape[0] if shape else ITEM_BYTES[code])
+            results[0].arrays.append(Array(name, code, tuple(shape), view[at:end]))  # type: ignore[union-attr]
+            at = end
+            continue
+        for result, count in zip(results, rows, strict=True):
+            end = at + row_bytes * (count or 0)
+            result.arrays.append(Array(name, code, (count or 0, *inner), view[at:end]))  # type: ignore[union-attr]
+            at = end
+    return results
 
 
-_FORMS: tuple[tuple[tuple[type, ...], Callable[[Any], Any]], ...] = (
-    ((np.ndarray,), lambda value: value.tolist()),
-    ((pd.DataFrame, pd.Series), lambda value: _jsonable(value)),
-    ((date, time), lambda value: value.isoformat()),  # a Timestamp and a datetime are dates
-    ((timedelta,), lambda value: value.total_seconds()),
-    ((Decimal,), _number),
-    ((bytes, bytearray), lambda value: base64.encodebytes(value).decode("ascii")),
-    ((set, frozenset, tuple), list),
-)
-
-
-class _Counter:
-    def __init__(self) -> None:
-        self.value = 0
-
-
-def _clean(value: Any, count: _Counter) -> Any:
-    if value is None or isinstance(value, str | bool):
-        return value
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        if math.isfinite(value):
-            return float(value)
-        count.value += 1
-        return None
-    if isinstance(value, dict):
-        return {_key(key): _clean(item, count) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_clean(item, count) for item in value]
-    return _clean(_plain(value), count)
-
-
-def _key(key: Any) -> Any:
-    plain = key.item() if isinstance(key, np.generic) else key
-    return plain if isinstance(plain, str | int | float | bool | None) else str(plain)
+def _nested(flat: list[Any], shape: Sequence[int]) -> list[Any]:
+    if len(shape) == 1:
+        return flat
+    step = math.prod(shape[1:])
+    return [_nested(flat[row * step : (row + 1) * step], shape[1:]) for row in range(shape[0])]

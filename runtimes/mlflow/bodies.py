@@ -1,6 +1,6 @@
 """A request's body as plain values: JSON or CSV in, a table or nested lists out.
 
-Owns the text: UTF-8, gzip, JSON's syntax, the four forms, CSV. Leaves types to columns and tensors, and arrays to
+Owns the text: UTF-8, JSON's syntax, the four forms, CSV. Leaves types to columns and tensors, and arrays to
 tables. Pure and of the standard library. One idea: after this module nobody looks at a byte of the request again.
 """
 
@@ -10,7 +10,6 @@ import csv
 import io
 import json
 import re
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -21,7 +20,8 @@ from runtimes.mlflow.errors import RefusedError
 FORMS = ("dataframe_split", "dataframe_records", "instances", "inputs")
 _MOST_CELLS = 1 << 24  # of a table made from records, whose keys may all differ
 _HUGE_NUMBER = re.compile(rb"[eE]\+?\d{3}|\d{308}")  # only then can a literal overflow to infinity
-_GZIP = 16 + zlib.MAX_WBITS
+_LARGE_INTEGER = re.compile(rb"\d{19}")
+_LONGEST_ID = 256
 csv.field_size_limit(1 << 24)  # the module's own default refuses a cell above 128 KiB
 
 
@@ -43,24 +43,7 @@ class Payload:
     form: str
     data: Any
     params: Mapping[str, Any]
-
-
-def gunzip(body: bytes, limit: int) -> bytes:
-    """The unpacked body, every member of it; the limit counts unpacked bytes while unpacking."""
-    unpacked = bytearray()
-    rest = body
-    while rest:
-        member = zlib.decompressobj(_GZIP)
-        try:
-            unpacked += member.decompress(rest, limit + 1 - len(unpacked))
-        except zlib.error:
-            raise RefusedError(400, "the body is not valid gzip") from None
-        if len(unpacked) > limit:
-            raise RefusedError(413, f"the unpacked body is larger than {limit} bytes")
-        if not member.eof:
-            raise RefusedError(400, "the gzip body is cut off")
-        rest = member.unused_data
-    return bytes(unpacked)
+    client_request_id: str | None = None
 
 
 def decode(body: bytes) -> str:
@@ -72,8 +55,31 @@ def decode(body: bytes) -> str:
 
 
 def parse_json(body: bytes) -> Payload:
-    """The form of a JSON body; every way of not having exactly one is a refusal."""
-    document = _document(body)
+    """The form of a JSON body, each number exactly as it was written."""
+    return payload_of(parse_document(body))
+
+
+def parse_document(body: bytes) -> Any:
+    """Any JSON, each number exactly as it was written; what is not JSON is a refusal without the text."""
+    text = decode(body)
+    exact = _finite_float if _HUGE_NUMBER.search(body) else None
+    try:
+        return json.loads(text, parse_constant=_not_json, parse_float=exact)
+    except json.JSONDecodeError as error:
+        raise RefusedError(400, f"the body is not JSON (line {error.lineno}, column {error.colno})") from None
+    except RecursionError:
+        raise RefusedError(400, "the body is nested too deeply") from None
+    except ValueError:  # an integer of more digits than Python converts
+        raise RefusedError(400, "the body holds a number with too many digits") from None
+
+
+def may_be_rounded(body: bytes) -> bool:
+    """Whether a parser that makes floats of large integers could have changed a number of this body."""
+    return _LARGE_INTEGER.search(body) is not None
+
+
+def payload_of(document: Any) -> Payload:
+    """The form of a parsed body; every way of not having exactly one is a refusal."""
     if not isinstance(document, dict):
         raise RefusedError(400, f"the body must be a JSON object with exactly one of {_listed(FORMS)}")
     present = [form for form in FORMS if form in document]
@@ -83,7 +89,17 @@ def parse_json(body: bytes) -> Payload:
     params = document.get("params")
     if params is not None and not isinstance(params, dict):
         raise RefusedError(400, "`params` must be an object", "params")
-    return Payload(present[0], document[present[0]], params or {})
+    return Payload(present[0], document[present[0]], params or {}, client_request_id(document))
+
+
+def client_request_id(document: Mapping[str, Any]) -> str | None:
+    """The client's own id of the request, which is given back to it."""
+    given = document.get("client_request_id")
+    if given is not None and (not isinstance(given, str) or len(given) > _LONGEST_ID):
+        raise RefusedError(
+            400, f"`client_request_id` must be a string of at most {_LONGEST_ID} characters", "client_request_id"
+        )
+    return given
 
 
 def split_table(data: Any) -> Table:
@@ -154,19 +170,6 @@ def csv_table(body: bytes) -> Table:
             raise RefusedError(400, f"row {number} has {len(row)} values for {len(names)} columns")
     columns = [[cell or None for cell in column] for column in zip(*rows, strict=True)]
     return Table(list(names), columns or [[] for _ in names], len(rows), text=True)
-
-
-def _document(body: bytes) -> Any:
-    text = decode(body)
-    exact = _finite_float if _HUGE_NUMBER.search(body) else None
-    try:
-        return json.loads(text, parse_constant=_not_json, parse_float=exact)
-    except json.JSONDecodeError as error:
-        raise RefusedError(400, f"the body is not JSON (line {error.lineno}, column {error.colno})") from None
-    except RecursionError:
-        raise RefusedError(400, "the body is nested too deeply") from None
-    except ValueError:  # an integer of more digits than Python converts
-        raise RefusedError(400, "the body holds a number with too many digits") from None
 
 
 def _not_json(name: str) -> NoReturn:

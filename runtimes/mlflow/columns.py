@@ -1,8 +1,8 @@
 """One value, one column: what JSON or CSV sent, as the signature's type, or the reason why not.
 
-Owns the rules of the scalar types, pure and without numpy; leaves frames and arrays to tables and tensors. One idea: a
-number, or text that spells one, is accepted if it lies in its column's range and is whole where it must be; everything
-else is refused with column, row and reason, and never with the value.
+Owns the rules of the scalar types, pure and without numpy; leaves the usual case to values, which decides a whole
+column at once, and buffers to plan. One idea: a number, or text that spells one, is accepted if it lies in its column's
+range and is whole where it must be; everything else is refused with column, row and reason, and never with the value.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from runtimes.mlflow.signature import Column
 
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?")
 _LONGEST_NUMBER = 400
-_FLOAT32_LIMIT = 3.4028235677973366e38  # half a step above the largest float32: from here on it rounds to infinity
-_EARLIEST, _LATEST = datetime(1677, 9, 22), datetime(2262, 4, 11)  # what nanoseconds in 64 bits can hold
+FLOAT32_LIMIT = 3.4028235677973366e38  # half a step above the largest float32: from here on it rounds to infinity
+EARLIEST, LATEST = datetime(1677, 9, 22), datetime(2262, 4, 11)  # what nanoseconds in 64 bits can hold
 _WORDS = {"true": True, "false": False, "1": True, "0": False}
 
 
@@ -42,15 +42,15 @@ def convert_column(
 
     ``text`` is true for CSV, where every value is written out: there ``true`` and ``False`` spell booleans.
     """
-    if not column.scalar or _already(column, values):
-        return list(values), []
+    if not column.scalar:
+        return [None if value is ABSENT else value for value in values], []
     converter = _WRITTEN[column.type] if text else _CONVERTERS[column.type]
     converted: list[object] = []
     problems: list[Problem] = []
     for row, value in enumerate(values):
         try:
             converted.append(_missing(column) if value is None or value is ABSENT else converter(value))
-        except _UnfitError as unfit:
+        except UnfitError as unfit:
             reason = "no value where one is required" if value is ABSENT else unfit.reason
             problems.append(Problem(f"column `{column.name}`, row {row}: {reason}", str(column.name)))
             converted.append(None)
@@ -61,29 +61,16 @@ def convert_scalar(kind: str, value: object) -> tuple[object, str | None]:
     """One value of a parameter in its type, or the reason why it can't be."""
     try:
         return _CONVERTERS[kind](value), None
-    except _UnfitError as unfit:
+    except UnfitError as unfit:
         return None, unfit.reason
 
 
-class _UnfitError(Exception):
+class UnfitError(Exception):
+    """A value that does not fit; the reason never repeats it."""
+
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
-
-
-def _already(column: Column, values: Sequence[object]) -> bool:
-    """Whether every value is fine as it is, found out at C speed: the case that must cost nothing."""
-    kinds = set(map(type, values))
-    if len(kinds) != 1:
-        return False
-    kind = kinds.pop()
-    if kind is float and column.type == "double":
-        return all(map(math.isfinite, values))  # type: ignore[arg-type]
-    if kind is int and column.type in _INTEGER_BITS:
-        limit = 1 << _INTEGER_BITS[column.type]
-        integers: Sequence[int] = values  # type: ignore[assignment]
-        return min(integers) >= -limit and max(integers) < limit
-    return (kind is str and column.type == "string") or (kind is bool and column.type == "boolean")
 
 
 def _missing(column: Column) -> object:
@@ -91,20 +78,17 @@ def _missing(column: Column) -> object:
     if column.type in ("double", "float"):
         return math.nan
     if column.required:
-        raise _UnfitError("null where a value is required")
-    if column.type in _INTEGER_BITS:
-        raise _UnfitError("null in an integer column, which this version can't hand to a model")
+        raise UnfitError("null where a value is required")
     return None
 
 
-_INTEGER_BITS = {"integer": 31, "long": 63}
+def integer_rule(low: int, high: int, name: str) -> Callable[[object], int]:
+    """Whole numbers from ``low`` to ``high``."""
 
-
-def _integer(bits: int) -> Callable[[object], int]:
     def convert(value: object) -> int:
         whole = _whole(value)
-        if not -(1 << bits) <= whole < 1 << bits:
-            raise _UnfitError(f"out of the range of a {bits + 1}-bit integer")
+        if not low <= whole <= high:
+            raise UnfitError(f"out of the range of {name}")
         return whole
 
     return convert
@@ -112,28 +96,30 @@ def _integer(bits: int) -> Callable[[object], int]:
 
 def _whole(value: object) -> int:
     if isinstance(value, bool):
-        raise _UnfitError("a boolean where a whole number is expected")
+        raise UnfitError("a boolean where a whole number is expected")
     if isinstance(value, int):
         return value
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise _UnfitError("not a whole number")
+            raise UnfitError("not a whole number")
         return _whole_decimal(Decimal(value))
     return _whole_decimal(Decimal(_numeral(value, "a whole number")))
 
 
 def _whole_decimal(number: Decimal) -> int:
     if number.adjusted() > 20:  # before int() would write out every digit of 1e9999
-        raise _UnfitError("out of the range of a 64-bit integer")
+        raise UnfitError("out of the range of a 64-bit integer")
     if number != number.to_integral_value():
-        raise _UnfitError("not a whole number")
+        raise UnfitError("not a whole number")
     return int(number)
 
 
-def _floating(limit: float) -> Callable[[object], float]:
+def floating_rule(limit: float) -> Callable[[object], float]:
+    """Numbers whose magnitude is below ``limit``."""
+
     def convert(value: object) -> float:
         if isinstance(value, bool):
-            raise _UnfitError("a boolean where a number is expected")
+            raise UnfitError("a boolean where a number is expected")
         if not isinstance(value, int | float):
             value = _numeral(value, "a number")
         try:
@@ -141,7 +127,7 @@ def _floating(limit: float) -> Callable[[object], float]:
         except OverflowError:
             number = math.inf
         if not abs(number) < limit:
-            raise _UnfitError("out of the range of its type")
+            raise UnfitError("out of the range of its type")
         return number
 
     return convert
@@ -152,12 +138,12 @@ def _numeral(value: object, expected: str) -> str:
         spelled = value.strip()
         if len(spelled) <= _LONGEST_NUMBER and _NUMBER.fullmatch(spelled):
             return spelled
-    raise _UnfitError(f"not {expected}")
+    raise UnfitError(f"not {expected}")
 
 
 def _string(value: object) -> str:
     if not isinstance(value, str):
-        raise _UnfitError("not a string")
+        raise UnfitError("not a string")
     return value
 
 
@@ -166,7 +152,7 @@ def _boolean(value: object) -> bool:
         return value
     if isinstance(value, int | float) and value in (0, 1):
         return bool(value)
-    raise _UnfitError("not a boolean (true, false, 0 or 1)")
+    raise UnfitError("not a boolean (true, false, 0 or 1)")
 
 
 def _written_boolean(value: object) -> bool:
@@ -180,14 +166,14 @@ def _datetime(value: object) -> datetime:
     else:
         try:
             moment = datetime.fromisoformat(_string(value).strip())
-        except (ValueError, _UnfitError):
-            raise _UnfitError("not a date and time in ISO 8601") from None
+        except (ValueError, UnfitError):
+            raise UnfitError("not a date and time in ISO 8601") from None
     try:
         naive = moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
     except OverflowError:
-        naive = _LATEST
-    if not _EARLIEST <= naive < _LATEST:
-        raise _UnfitError("out of the range of a timestamp in nanoseconds (the years 1678 to 2261)")
+        naive = LATEST
+    if not EARLIEST <= naive < LATEST:
+        raise UnfitError("out of the range of a timestamp in nanoseconds (the years 1678 to 2261)")
     return naive
 
 
@@ -196,16 +182,16 @@ def _binary(value: object) -> bytes:
         return value
     try:
         return base64.b64decode("".join(_string(value).split()), validate=True)
-    except (binascii.Error, ValueError, _UnfitError):
-        raise _UnfitError("not base64") from None
+    except (binascii.Error, ValueError, UnfitError):
+        raise UnfitError("not base64") from None
 
 
 _CONVERTERS: dict[str, Callable[[object], object]] = {
     "boolean": _boolean,
-    "integer": _integer(31),
-    "long": _integer(63),
-    "float": _floating(_FLOAT32_LIMIT),
-    "double": _floating(math.inf),
+    "integer": integer_rule(-(1 << 31), (1 << 31) - 1, "a 32-bit integer"),
+    "long": integer_rule(-(1 << 63), (1 << 63) - 1, "a 64-bit integer"),
+    "float": floating_rule(FLOAT32_LIMIT),
+    "double": floating_rule(math.inf),
     "string": _string,
     "binary": _binary,
     "datetime": _datetime,

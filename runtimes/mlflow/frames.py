@@ -1,23 +1,33 @@
 """The protocol between the front process and a predictor: length-prefixed frames over a UNIX socket.
 
-Owns the bytes; leaves their meaning to predictor (front side) and worker (model side). One idea: a frame is a kind, a
-small JSON head and a raw body that nobody copies or escapes, so a 16 MB request costs two writes.
+Owns the bytes; leaves their meaning to predictor (front side) and worker (model side), and shared memory to shared. One
+idea: a frame is a kind, the call it belongs to, a small JSON head and raw buffers that nobody copies or escapes; above
+a size they do not pass the socket at all, only the descriptor of the memory they are in.
 
-    kind: u8 | head length: u32 | body length: u64 | head (JSON object, UTF-8) | body
+    kind: u8 | shared: u8 | call: u32 | head length: u32 | body length: u64 | head (JSON object, UTF-8) | body
 """
 
 from __future__ import annotations
 
 import json
+import os
 import struct
-from collections.abc import Iterator
+from array import array
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any
 
-_PREFIX = struct.Struct("!BIQ")
-MAX_HEAD_BYTES = 1 << 20
+from runtimes.mlflow.layout import Buffer
+from runtimes.mlflow.shared import AVAILABLE, SHARED_ABOVE_BYTES, from_shared, to_shared
+
+_PREFIX = struct.Struct("!BBIIQ")
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+MAX_HEAD_BYTES = 1 << 22
 MAX_BODY_BYTES = 1 << 32
+RECEIVE_BYTES = 1 << 17
+_MOST_PARTS = 64  # of one system call
 
 Head = dict[str, Any]
 
@@ -27,90 +37,119 @@ class Kind(IntEnum):
 
     LOADED = 1  # worker: the model is in memory; the body is its serving example, if it has one
     FAILED = 2  # worker: it can't be loaded; head: reason
-    PREDICT = 3  # front: one request; head: request_id, media, gzip
-    ANSWER = 4  # worker: the JSON body of a 200; head: non_finite
+    PREDICT = 3  # front: one call, with the rows of one or more requests
+    ANSWER = 4  # worker: what the model returned
     REFUSAL = 5  # worker: head: status, message, field
-
-
-class Readable(Protocol):
-    """A blocking stream of bytes that returns less than it was asked for only at its end."""
-
-    def read(self, size: int, /) -> bytes: ...
+    STREAM = 6  # front: one call whose answer comes in pieces
+    PIECE = 7  # worker: one piece; its end is an ANSWER or a REFUSAL
+    TAKEN = 8  # front: head: how many more pieces the worker may send
+    CANCEL = 9  # front: nobody wants the rest of this call
 
 
 class FrameError(ValueError):
     """The other side does not speak this protocol."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Frame:
     kind: Kind
+    call: int
     head: Head
-    body: bytes
+    body: Buffer
 
 
-def encode_prefix(kind: Kind, head: Head, body_bytes: int) -> bytes:
-    """Everything of a frame but its body."""
-    text = json.dumps(head, separators=(",", ":")).encode()
-    if len(text) > MAX_HEAD_BYTES or body_bytes > MAX_BODY_BYTES:
+@dataclass(slots=True)
+class Packet:
+    """A frame ready to be sent: its bytes, and the descriptor that goes with the first of them."""
+
+    parts: list[Buffer]
+    fd: int | None
+
+    def close(self) -> None:
+        if self.fd is not None:
+            os.close(self.fd)
+            self.fd = None
+
+
+def encode_frame(kind: Kind, call: int, head: Head, buffers: Sequence[Buffer] = ()) -> Packet:
+    """A frame; a long body goes into shared memory."""
+    text = _encode(head).encode()
+    size = sum(map(len, buffers))
+    if len(text) > MAX_HEAD_BYTES or size > MAX_BODY_BYTES:
         raise FrameError("a frame is larger than the protocol allows")
-    return _PREFIX.pack(kind, len(text), body_bytes) + text
-
-
-def decode_prefix(data: bytes | bytearray | memoryview) -> tuple[Kind, int, int]:
-    """Kind, head length and body length of the frame that begins with these bytes."""
-    code, head_bytes, body_bytes = _PREFIX.unpack_from(data)
-    if head_bytes > MAX_HEAD_BYTES or body_bytes > MAX_BODY_BYTES:
-        raise FrameError("a frame is larger than the protocol allows")
-    try:
-        return Kind(code), head_bytes, body_bytes
-    except ValueError:
-        raise FrameError(f"no frame has kind {code}") from None
+    if size > SHARED_ABOVE_BYTES and AVAILABLE:
+        return Packet([_PREFIX.pack(kind, 1, call, len(text), size) + text], to_shared(buffers))
+    if len(buffers) > _MOST_PARTS:
+        buffers = [b"".join(buffers)]
+    return Packet([_PREFIX.pack(kind, 0, call, len(text), size) + text, *buffers], None)
 
 
 class FrameReader:
-    """Frames out of a stream that arrives in pieces of any size."""
+    """Frames out of a stream that arrives in pieces of any size, and descriptors that come with them."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
+        self._fds: deque[int] = deque()
 
-    def feed(self, data: bytes) -> Iterator[Frame]:
+    def feed(self, data: bytes, fds: Sequence[int] = ()) -> Iterator[Frame]:
         """The frames that are complete with this piece."""
         self._buffer += data
+        self._fds.extend(fds)
         while (frame := self._next()) is not None:
             yield frame
+
+    @property
+    def inside(self) -> bool:
+        """Whether a frame has begun and not ended."""
+        return bool(self._buffer)
+
+    def close(self) -> None:
+        """Forget descriptors whose frame never came."""
+        while self._fds:
+            os.close(self._fds.popleft())
 
     def _next(self) -> Frame | None:
         buffer = self._buffer
         if len(buffer) < _PREFIX.size:
             return None
-        kind, head_bytes, body_bytes = decode_prefix(buffer)
+        kind, shared, call, head_bytes, body_bytes = _prefix(buffer)
         body_at = _PREFIX.size + head_bytes
-        end = body_at + body_bytes
+        end = body_at if shared else body_at + body_bytes
         if len(buffer) < end:
             return None
-        frame = Frame(kind, _head(bytes(buffer[_PREFIX.size : body_at])), bytes(buffer[body_at:end]))
+        head = _head(buffer[_PREFIX.size : body_at])
+        body = self._shared(body_bytes) if shared else buffer[body_at:end]
         del buffer[:end]
-        return frame
+        return Frame(kind, call, head, body)
+
+    def _shared(self, size: int) -> memoryview:
+        if not self._fds:
+            raise FrameError("a frame came without its shared memory")
+        try:
+            return from_shared(self._fds.popleft(), size)
+        except ValueError as error:
+            raise FrameError(str(error)) from None
 
 
-def read_frame(stream: Readable) -> Frame | None:
-    """The next frame of a blocking stream; None where the stream ends between two frames."""
-    prefix = stream.read(_PREFIX.size)
-    if not prefix:
-        return None
-    kind, head_bytes, body_bytes = decode_prefix(_whole(prefix, _PREFIX.size))
-    head = _whole(stream.read(head_bytes), head_bytes)
-    return Frame(kind, _head(head), _whole(stream.read(body_bytes), body_bytes))
+def received_fds(ancillary: Sequence[tuple[int, int, bytes]]) -> list[int]:
+    """The descriptors among what ``recvmsg`` brought beside the data."""
+    found = array("i")
+    for _, _, data in ancillary:  # nothing else is ever sent on this socket
+        found.frombytes(data[: len(data) - len(data) % found.itemsize])
+    return found.tolist()
 
 
-def _whole(data: bytes, expected: int) -> bytes:
-    if len(data) < expected:
-        raise FrameError("the stream ended inside a frame")
-    return data
+def _prefix(buffer: bytearray) -> tuple[Kind, int, int, int, int]:
+    code, shared, call, head_bytes, body_bytes = _PREFIX.unpack_from(buffer)
+    if head_bytes > MAX_HEAD_BYTES or body_bytes > MAX_BODY_BYTES:
+        raise FrameError("a frame is larger than the protocol allows")
+    try:
+        return Kind(code), shared, call, head_bytes, body_bytes
+    except ValueError:
+        raise FrameError(f"no frame has kind {code}") from None
 
 
-def _head(text: bytes) -> Head:
+def _head(text: bytearray) -> Head:
     try:
         head = json.loads(text)
     except ValueError:

@@ -1,15 +1,27 @@
 """The requests that wait for a predictor.
 
-Owns their order and their bound; leaves running them to the pool. Pure. One idea: first come, first served, and whoever
-leaves or expires is gone at once, whatever stands before it.
+Owns their order, their bound, and who may go together; leaves running them to the pool. Pure. One idea: first come,
+first served, and whoever is like the first goes with it; whoever leaves or expires is gone at once.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-T = TypeVar("T")
+
+class Item(Protocol):
+    """What can stand in the line."""
+
+    @property
+    def rows(self) -> int:
+        """How much of a call it takes."""
+
+    def like(self, other: Any, /) -> bool:
+        """Whether it may share a call with the other."""
+
+
+T = TypeVar("T", bound=Item)
 
 
 class LineFullError(Exception):
@@ -32,10 +44,27 @@ class Line(Generic[T]):
             raise LineFullError
         self._waiting[id(item)] = item
 
+    def rejoin(self, items: list[T]) -> None:
+        """Stand in front of everybody, in this order: they have waited before."""
+        for item in reversed(items):
+            self._waiting[id(item)] = item
+            self._waiting.move_to_end(id(item), last=False)
+
     def leave(self, item: T) -> bool:
         """Step out; false where the item does not wait (any more)."""
         return self._waiting.pop(id(item), None) is not None
 
-    def take(self) -> T | None:
-        """The one who has waited longest, or None."""
-        return self._waiting.popitem(last=False)[1] if self._waiting else None
+    def take(self, most_rows: int) -> list[T]:
+        """The one who has waited longest, and all who may go with it; empty where nobody waits."""
+        if not self._waiting:
+            return []
+        _, first = self._waiting.popitem(last=False)
+        taken, rows = [first], first.rows
+        if not self._waiting or rows >= most_rows:
+            return taken
+        for item in list(self._waiting.values()):
+            if rows + item.rows <= most_rows and first.like(item):
+                del self._waiting[id(item)]
+                taken.append(item)
+                rows += item.rows
+        return taken

@@ -1,120 +1,198 @@
-"""A loaded model that turns a request's body into an answer's.
+"""A loaded model that turns a call's blocks into results.
 
-Owns loading with MLflow's own means, the call of ``PyFuncModel.predict``, and telling a bad request from a failing
-model. Leaves the process and its protocol to worker. One idea: above ``_call`` nothing depends on what predicts, so a
-plan compiled from the signature can take PyFuncModel's place there.
+Owns loading with MLflow's own means, reading what the front has passed on unread, and telling a bad request from a
+failing model. Leaves the ways of calling to calling, and the process and its protocol to worker. One idea: a request
+that the plan has read needs nothing of MLflow's own checks.
 """
 
 from __future__ import annotations
 
-import inspect
 import json
 import logging
-from collections.abc import Mapping
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import mlflow
-import pandas as pd
 
-from runtimes.mlflow import tables
-from runtimes.mlflow.answers import Answer, encode_answer
-from runtimes.mlflow.bodies import csv_table, gunzip, parse_json
-from runtimes.mlflow.errors import MODEL_FAILED, Problem, RefusedError, refused
-from runtimes.mlflow.params import check_params
+from runtimes.mlflow import unread
+from runtimes.mlflow.calling import Caller, describe
+from runtimes.mlflow.errors import MODEL_FAILED, RefusedError
+from runtimes.mlflow.inputs import Given
+from runtimes.mlflow.layout import Buffer, Form, Layout
+from runtimes.mlflow.native import limit_jobs
+from runtimes.mlflow.plan import Plan, Work
+from runtimes.mlflow.results import Outcome, UnsplittableError, encode, outcome
 from runtimes.mlflow.signature import Signature, parse_signature
-from runtimes.mlflow.tables import ModelInput
 
-_EMPTY = b'{"predictions": []}'
 _SIGNATURE_ERRORS = ("Failed to enforce", "type hint", "Failed to convert", "Invalid input", "Invalid parameters")
+_CHAT_TASKS = ("llm/v1/chat", "llm/v1/completions", "agent/")
 _log = logging.getLogger("runtimes.mlflow.model")
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Request:
-    """One request as the front passes it on."""
+    """One call as the front passes it on: the rows of one or more requests."""
 
-    body: bytes
-    media: str  # json, csv or parquet
-    gzip: bool = False
-    limit: int = 1 << 24
+    layout: Layout
+    buffers: Sequence[Buffer]
+    rows: Sequence[int | None]
+    media: str = "json"
+    params: Mapping[str, Any] | None = None
+    index: list[Any] | None = None
+    as_text: bool = True
+
+
+@dataclass
+class About:
+    """What the front has to know of the model."""
+
+    mlflow: str
+    inputs: list[dict[str, Any]] | None
+    outputs: list[dict[str, Any]] | None
+    params: list[dict[str, Any]] | None
+    flavors: list[str]
+    task: str = ""
+    raw: bool = False
+    chat: bool = False
+    streams: bool = False
+    row_wise: bool = False
+    way: str = ""
 
 
 class LoadedModel:
     """A model in memory, with what it says it takes."""
 
     def __init__(self, folder: Path) -> None:
+        # On an array scikit-learn misses the names that the plan has already put in order.
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")
         self._pyfunc: Any = mlflow.pyfunc.load_model(str(folder), suppress_warnings=True)
-        self._takes_params = "params" in inspect.signature(self._pyfunc.predict).parameters
-        self.signature = _signature(self._pyfunc.metadata)
-        self.example = _serving_example(self._pyfunc.metadata, folder)
-        self.mlflow_version = str(mlflow.__version__)
+        _limit_threads(self._pyfunc)
+        metadata = self._pyfunc.metadata
+        self.about = _about(metadata)
+        self.signature = signature_of(self.about.inputs, self.about.params, raw=self.about.raw)
+        self.plan = Plan(self.signature, chat=self.about.chat)
+        self._caller = Caller(self._pyfunc, self.signature)
+        self.example = _serving_example(metadata, folder)
+        self._prove()
 
-    def answer(self, request: Request) -> Answer:
-        """The answer, or a RefusedError; every other outcome of the model's code becomes a refusal with a log line."""
-        given, params = self._read(request)
-        if given.rows == 0:
-            return Answer(_EMPTY)  # many models fail on nothing, and the answer is known
+    def answer(self, request: Request) -> Outcome:
+        """The results, or a RefusedError; every other outcome of the model's code becomes one with a log line."""
+        with _telling():
+            if request.layout.form is Form.BODY:
+                return self._whole(request)
+            rows = sum(count or 0 for count in request.rows)
+            usual = request.layout == self.plan_layout
+            given = Given(self.signature, request.layout, request.buffers, rows, request.index, usual=usual)
+            return outcome(self._caller(given, request.params), request.rows, as_text=request.as_text)
+
+    def pieces(self, request: Request) -> Iterator[bytes]:
+        """The pieces of a streamed answer, each one JSON document."""
+        with _telling():
+            said = unread.chat(request.buffers[0], self.signature)
+            for piece in self._pyfunc.predict_stream(said.data):
+                yield encode(piece)[0]
+
+    @property
+    def plan_layout(self) -> Layout | None:
+        """How the usual request of this model is laid out."""
+        if self.plan.tables:
+            return self.plan.tables.layout
+        return self.plan.tensors.layout if self.plan.tensors else None
+
+    def _whole(self, request: Request) -> Outcome:
+        """A request that nobody has read yet, and its whole answer."""
+        body = bytes(request.buffers[0])
+        if self.plan.reads:
+            work = self.plan.read_whole(body, request.media)
+            found = self.answer(_request(work, as_text=request.as_text)) if work.rows else _nothing()
+            found.head["client_request_id"] = work.client_request_id
+            return found
+        said = (
+            unread.chat(body, self.signature)
+            if self.about.chat
+            else unread.payload(body, request.media, self.signature)
+        )
+        if said.empty:
+            return _nothing()
+        result = self._caller.whole(said.data, said.params)
+        found = outcome(result, [None], as_text=True)
+        found.head |= {"client_request_id": said.client_request_id, "bare": said.chat}
+        return found
+
+    def _prove(self) -> None:
+        if self.example is None or not self.plan.reads:
+            return
         try:
-            return encode_answer(self._call(given.data, params))
-        except RefusedError:
-            raise
-        except Exception as error:
-            if _is_signature_error(error):
-                _log.warning("the input does not fit the model", exc_info=error)
-                raise RefusedError(400, "the input does not fit the model's signature") from None
-            _log.exception("the model failed")
-            raise RefusedError(500, MODEL_FAILED) from error
-
-    def _call(self, data: Any, params: Mapping[str, Any]) -> Any:
-        if self._takes_params:
-            return self._pyfunc.predict(data, params=dict(params) or None)
-        return self._pyfunc.predict(data)
-
-    def _read(self, request: Request) -> tuple[ModelInput, Mapping[str, Any]]:
-        body = gunzip(request.body, request.limit) if request.gzip else request.body
-        if request.media == "csv":
-            return tables.from_table(csv_table(body), self.signature), {}
-        if request.media == "parquet":
-            return tables.from_frame(_parquet(body), self.signature), {}
-        payload = parse_json(body)
-        params, problems = check_params(payload.params, self.signature.params)
-        try:
-            given = tables.from_payload(payload, self.signature)
-        except RefusedError as refusal:
-            raise _with(refusal, problems) from None
-        if problems:
-            raise refused(problems)
-        return given, params
+            self._caller.prove(self.plan.read_whole(self.example, "json"))
+        except Exception as error:  # the front's self-test finds out the same, with a reason
+            _log.debug("nothing could be shown on the input example: %s", type(error).__name__)
+        self.about.row_wise, self.about.way = self._caller.row_wise, self._caller.way
+        _log.warning("the model is called by %s", describe(self._caller))
 
 
-def _with(refusal: RefusedError, problems: list[Problem]) -> RefusedError:
-    return refused([Problem(refusal.message, refusal.field), *problems], refusal.status)
+def signature_of(inputs: Any, params: Any, *, raw: bool) -> Signature:
+    """The closed types of MLflow's dictionaries."""
+    return parse_signature(inputs, params, raw=raw)
+
+
+def _request(work: Work, *, as_text: bool) -> Request:
+    return Request(work.layout, work.buffers, [work.rows], params=work.params, index=work.index, as_text=as_text)
+
+
+def _nothing() -> Outcome:
+    return Outcome({"texts": [2], "non_finite": [0]}, [b"[]"])  # many models fail on nothing, and the answer is known
+
+
+@contextmanager
+def _telling() -> Iterator[None]:
+    """Turns what the model's code raises into a refusal and a line in the log."""
+    try:
+        yield
+    except (RefusedError, UnsplittableError):
+        raise
+    except Exception as error:
+        if _is_signature_error(error):
+            _log.warning("the input does not fit the model", exc_info=error)
+            raise RefusedError(400, "the input does not fit the model's signature") from None
+        _log.exception("the model failed")
+        raise RefusedError(500, MODEL_FAILED) from error
 
 
 def _is_signature_error(error: Exception) -> bool:
     return type(error).__name__ == "MlflowException" and any(part in str(error) for part in _SIGNATURE_ERRORS)
 
 
-def _parquet(body: bytes) -> Any:
+def _limit_threads(pyfunc: Any) -> None:
+    threads = int(os.environ.get("OMP_NUM_THREADS") or 1)
     try:
-        return pd.read_parquet(BytesIO(body))
-    except ImportError:
-        raise RefusedError(415, "this model's environment can't read Parquet; send JSON or CSV") from None
+        changed = limit_jobs(pyfunc.get_raw_model(), threads)
     except Exception:
-        raise RefusedError(400, "the body is not valid Parquet") from None
+        return
+    if changed:
+        _log.warning("n_jobs is %d in %d estimators that were saved with another one", threads, changed)
 
 
-def _signature(metadata: Any) -> Signature:
-    inputs = metadata.get_input_schema()
+def _about(metadata: Any) -> About:
+    inputs, outputs = metadata.get_input_schema(), metadata.get_output_schema()
     params = metadata.get_params_schema() if hasattr(metadata, "get_params_schema") else None
     by_hint = getattr(metadata, "_is_signature_from_type_hint", None)
-    return parse_signature(
-        inputs.to_dict() if inputs is not None else None,
-        params.to_dict() if params is not None else None,
+    task = str((getattr(metadata, "metadata", None) or {}).get("task") or "")
+    function = metadata.flavors.get("python_function", {})
+    return About(
+        mlflow=str(mlflow.__version__),
+        inputs=None if inputs is None else inputs.to_dict(),
+        outputs=None if outputs is None else outputs.to_dict(),
+        params=None if params is None else params.to_dict(),
+        flavors=list(metadata.flavors),
+        task=task,
         raw=bool(by_hint()) if by_hint else False,
+        chat=task.startswith(_CHAT_TASKS),
+        streams=bool(function.get("streamable") or function.get("predict_stream_fn")),
     )
 
 

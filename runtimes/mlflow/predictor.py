@@ -1,7 +1,8 @@
 """One predictor process, seen from the front.
 
-Owns its socket, its start and its end; leaves which request it gets to the pool. One idea: it is idle, runs one
-request, or is gone, and whatever happened to it, the request it ran gets exactly one outcome.
+Owns its start, its end and the calls that it runs; leaves the socket to channel and which call it gets to the pool. One
+idea: a call has exactly one outcome, whatever happens to the process, and a call that nobody waits for any more still
+holds its slot until the process is done with it.
 """
 
 from __future__ import annotations
@@ -12,14 +13,18 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import cast
 
-from runtimes.mlflow.frames import Frame, FrameError, FrameReader, Head, Kind, encode_prefix
+from runtimes.mlflow.channel import Channel
+from runtimes.mlflow.frames import Frame, Head, Kind
+from runtimes.mlflow.layout import Buffer
+from runtimes.mlflow.pieces import Pieces
 
 _EXIT_WAIT_S = 5.0
+_MOST_CALLS = 0xFFFFFFFF  # the number of a call has 32 bits; the first is long over when it comes round
 
 
 class PredictorDiedError(Exception):
@@ -34,13 +39,16 @@ class LoadFailedError(Exception):
 class Loaded:
     """What a predictor says once its model is in memory."""
 
-    mlflow: str
-    python: str
-    has_signature: bool
+    head: Head
     example: bytes | None
 
+    @property
+    def slots(self) -> int:
+        """How many calls it runs at once."""
+        return int(self.head["slots"])
 
-class Predictor(asyncio.Protocol):
+
+class Predictor:
     """A child process with one model, and the socket to it."""
 
     def __init__(self, on_gone: Callable[[Predictor], None]) -> None:
@@ -48,29 +56,38 @@ class Predictor(asyncio.Protocol):
         self.loaded: asyncio.Future[Loaded] = loop.create_future()
         self.gone: asyncio.Future[str] = loop.create_future()
         self.killed_for: str | None = None
+        self.slots = 1
+        self.stuck = 0  # of the calls that it runs: beyond the deadline, and nothing can stop them
         self._on_gone = on_gone
         self._process: asyncio.subprocess.Process | None = None
-        self._transport: asyncio.Transport | None = None
-        self._reader = FrameReader()
-        self._running: asyncio.Future[Frame] | None = None
+        self._channel: Channel | None = None
+        self._calls: dict[int, asyncio.Future[Frame]] = {}
+        self._streams: dict[int, Pieces] = {}
+        self._last = 0
+        self._loop = loop
 
     @classmethod
     async def start(
-        cls, python: Path, model: Path, environment: Mapping[str, str], on_gone: Callable[[Predictor], None]
+        cls,
+        python: Path,
+        model: Path,
+        environment: Mapping[str, str],
+        slots: int,
+        on_gone: Callable[[Predictor], None],
     ) -> Predictor:
         """Start the process; ``loaded`` says later whether the model is in memory."""
         predictor = cls(on_gone)
         ours, theirs = socket.socketpair()
         with theirs:
+            predictor._channel = Channel(ours, predictor._received, predictor._lost)
             try:
-                await asyncio.get_running_loop().create_unix_connection(lambda: predictor, sock=ours)
                 predictor._process = await asyncio.create_subprocess_exec(
-                    str(python), "-m", "runtimes.mlflow.worker", str(theirs.fileno()), str(model),
+                    str(python), "-m", "runtimes.mlflow.worker", str(theirs.fileno()), str(model), str(slots),
                     env=dict(environment), pass_fds=(theirs.fileno(),), stdin=asyncio.subprocess.DEVNULL,
                     stdout=sys.stderr.fileno(), start_new_session=True,
                 )  # fmt: skip
             except OSError as error:
-                predictor.close()
+                predictor._channel.close()
                 raise LoadFailedError(f"{python} can't be started: {error.strerror}") from None
         return predictor
 
@@ -79,18 +96,23 @@ class Predictor(asyncio.Protocol):
         return self._process.pid if self._process else None
 
     @property
-    def idle(self) -> bool:
-        return self._running is None and not self.gone.done()
+    def free(self) -> int:
+        """How many more calls it can take."""
+        return 0 if self.gone.done() else self.slots - len(self._calls)
 
-    def send(self, head: Head, body: bytes) -> asyncio.Future[Frame]:
-        """Run one request; the future has its answer or a PredictorDiedError."""
-        if not self.idle or self._transport is None:
-            raise RuntimeError("a predictor runs one request at a time")
-        self._running = asyncio.get_running_loop().create_future()
-        self._transport.write(encode_prefix(Kind.PREDICT, head, len(body)))
-        if body:
-            self._transport.write(body)
-        return self._running
+    @property
+    def running(self) -> int:
+        return len(self._calls)
+
+    def send(self, head: Head, buffers: Sequence[Buffer]) -> asyncio.Future[Frame]:
+        """Run one call; the future has its answer, or a PredictorDiedError."""
+        return self._send(Kind.PREDICT, head, buffers)[1]
+
+    def stream(self, head: Head, buffers: Sequence[Buffer]) -> Pieces:
+        """Run one call whose answer comes in pieces."""
+        call, ended = self._send(Kind.STREAM, head, buffers)
+        self._streams[call] = pieces = Pieces(ended, partial(self._told, call))
+        return pieces
 
     def kill(self, cause: str) -> None:
         """End the process and everything it started, at once."""
@@ -98,11 +120,8 @@ class Predictor(asyncio.Protocol):
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
-        self.close()
-
-    def close(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
+        if self._channel is not None:
+            self._channel.close()
 
     async def ended(self) -> int | None:
         """The exit status of the process once it is gone."""
@@ -113,39 +132,53 @@ class Predictor(asyncio.Protocol):
         self.kill("did not exit")
         return await self._process.wait()
 
-    # What the transport calls.
+    def _send(self, kind: Kind, head: Head, buffers: Sequence[Buffer]) -> tuple[int, asyncio.Future[Frame]]:
+        if self.free <= 0 or self._channel is None:
+            raise RuntimeError("this predictor has no free slot")
+        self._last = call = self._last % _MOST_CALLS + 1
+        self._calls[call] = answer = self._loop.create_future()
+        self._channel.send(kind, call, head, buffers)
+        return call, answer
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's transports are not subclasses of asyncio's
+    def _told(self, call: int, more: int | None) -> None:
+        """A stream's reader has taken so many pieces, or wants no more."""
+        if more is None:
+            self._streams.pop(call, None)
+        if call in self._calls and self._channel is not None:
+            self._channel.send(*((Kind.CANCEL, call, {}) if more is None else (Kind.TAKEN, call, {"more": more})))
 
-    def data_received(self, data: bytes) -> None:
-        try:
-            for frame in self._reader.feed(data):
-                self._received(frame)
-        except FrameError:
-            self.kill("spoke another protocol")
+    def _received(self, frame: Frame) -> None:
+        if frame.kind is Kind.ANSWER or frame.kind is Kind.REFUSAL:
+            answer = self._calls.pop(frame.call, None)
+            if answer is not None and not answer.done():
+                answer.set_result(frame)
+            if self._streams and (pieces := self._streams.pop(frame.call, None)) is not None:
+                pieces.end()
+        elif frame.kind is Kind.PIECE:
+            if (pieces := self._streams.get(frame.call)) is not None:
+                pieces.put(bytes(frame.body))
+        elif frame.kind is Kind.LOADED and not self.loaded.done():
+            loaded = Loaded(frame.head, bytes(frame.body) if frame.head["example"] else None)
+            self.slots = loaded.slots
+            self.loaded.set_result(loaded)
+        elif frame.kind is Kind.FAILED and not self.loaded.done():
+            self.loaded.set_exception(LoadFailedError(str(frame.head.get("reason"))))
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def _lost(self, why: str) -> None:
+        if why and self.killed_for is None:
+            self.kill(why)
         cause = self.killed_for or "died"
         if not self.gone.done():
             self.gone.set_result(cause)
-        if self._running is not None and not self._running.done():
-            self._running.set_exception(PredictorDiedError(cause))
+        died = PredictorDiedError(cause)
+        calls, self._calls = self._calls, {}
+        for answer in calls.values():
+            if not answer.done():
+                answer.set_exception(died)
+        streams, self._streams = self._streams, {}
+        for pieces in streams.values():
+            pieces.end()
         if not self.loaded.done():
-            self.loaded.set_exception(PredictorDiedError(cause))
+            self.loaded.set_exception(died)
             self.loaded.exception()  # seen: whoever waits for it gets it, and nobody has to
         self._on_gone(self)
-
-    def _received(self, frame: Frame) -> None:
-        if frame.kind is Kind.LOADED and not self.loaded.done():
-            head = frame.head
-            example = frame.body if head["example"] else None
-            self.loaded.set_result(Loaded(head["mlflow"], head["python"], head["signature"], example))
-        elif frame.kind is Kind.FAILED and not self.loaded.done():
-            self.loaded.set_exception(LoadFailedError(str(frame.head.get("reason"))))
-        elif frame.kind in (Kind.ANSWER, Kind.REFUSAL) and self._running is not None:
-            running, self._running = self._running, None
-            if not running.done():
-                running.set_result(frame)
-        else:
-            raise FrameError("a frame out of turn")

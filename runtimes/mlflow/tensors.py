@@ -1,83 +1,177 @@
-"""Nested lists as the numpy array that a tensor signature asks for, or the reason why not.
+"""Nested lists as the flat buffer and the shape that a tensor signature asks for, or the reason why not.
 
-Owns the check of kind, range and shape; runs in the model's environment on its numpy. One idea: the values decide, not
-the type they arrived in, so whole floats fit an integer tensor and 2.7 never becomes 2.
+Owns the check of nesting, kind, range and shape. Pure and of the standard library. One idea: the values decide, not the
+type they arrived in, so whole floats fit an integer tensor, and 2.7 never becomes 2, nor true 1.
 """
 
 from __future__ import annotations
 
+import math
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
-import numpy as np
-
-from runtimes.mlflow.errors import RefusedError
+from runtimes.mlflow.columns import FLOAT32_LIMIT, UnfitError, convert_scalar, floating_rule, integer_rule
+from runtimes.mlflow.errors import MOST_PROBLEMS, Problem, RefusedError, refused
+from runtimes.mlflow.layout import Buffer
 from runtimes.mlflow.signature import Tensor
+from runtimes.mlflow.values import pack, pack_json, pack_times
 
-_EXACT_FLOAT = float(1 << 53)  # above it a float no longer tells neighbouring integers apart
-_NUMBERS = "iufc"
-
-
-def convert_tensor(spec: Tensor, value: Any) -> Any:
-    """The array; shape and values fit the spec."""
-    try:
-        raw = np.array(value)
-    except (ValueError, TypeError, OverflowError):
-        raise _refusal(spec, "its rows have different lengths") from None
-    if raw.size == 0 and raw.shape[:1] in ((0,), ()):
-        return np.empty((0, *(max(length, 0) for length in spec.shape[1:])), dtype=_dtype(spec))
-    array = _cast(spec, raw, _dtype(spec))
-    _check_shape(spec, array)
-    return array
+_HALF_LIMIT = 65520.0  # from here on a float16 rounds to infinity
+_LISTS = ({list}, {tuple}, {list, tuple})
+CODES = {
+    "bool": "b1", "int8": "i1", "uint8": "u1", "int16": "i2", "uint16": "u2", "int32": "i4", "uint32": "u4",
+    "int64": "i8", "uint64": "u8", "float16": "f2", "float32": "f4", "float64": "f8",
+}  # fmt: skip
 
 
-def _dtype(spec: Tensor) -> Any:
-    return np.dtype(object) if spec.dtype == "object" else np.dtype(spec.dtype)
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """One tensor of a request."""
+
+    code: str
+    shape: tuple[int, ...]
+    buffer: Buffer
 
 
-def _cast(spec: Tensor, raw: Any, target: Any) -> Any:
-    if target.kind in "OM":
-        return raw.astype(target) if target.kind == "O" else raw
-    if target.kind in "US":
-        if raw.dtype.kind != target.kind:
-            raise _refusal(spec, "every value must be a string")
-        return raw
-    if target.kind == "b":
-        if raw.dtype.kind == "b" or (raw.dtype.kind in "iuf" and bool(np.isin(raw, (0, 1)).all())):
-            return raw.astype(target)
-        raise _refusal(spec, "every value must be a boolean")
-    if raw.dtype.kind not in _NUMBERS:
-        raise _refusal(spec, "every value must be a number that fits 64 bits")
-    return _integers(spec, raw, target) if target.kind in "iu" else _floats(spec, raw, target)
+def code_of(spec: Tensor) -> str:
+    """How the values of this tensor travel."""
+    return "M8" if spec.dtype.startswith("datetime64") else CODES.get(spec.dtype, "js")
 
 
-def _integers(spec: Tensor, raw: Any, target: Any) -> Any:
-    if raw.dtype.kind == "f":
-        if not bool((np.isfinite(raw) & (raw == np.floor(raw)) & (np.abs(raw) < _EXACT_FLOAT)).all()):
-            raise _refusal(spec, "every value must be a whole number")
-        raw = raw.astype(np.int64)
-    bounds = np.iinfo(target)
-    if int(raw.min()) < bounds.min or int(raw.max()) > bounds.max:
-        raise _refusal(spec, f"a value is out of the range of {target.name}")
-    return raw.astype(target)
+def pack_tensor(spec: Tensor, value: Any) -> Packed:
+    """The tensor of nested lists; shape and values fit the spec, or a refusal says what does not."""
+    if isinstance(value, list) and not value:
+        inner = tuple(max(length, 0) for length in spec.shape[1:])
+        return Packed(code_of(spec), (0, *inner), pack_json([]) if code_of(spec) == "js" else b"")
+    shape, leaves = flatten(spec, value)
+    check_shape(spec, shape)
+    return Packed(code_of(spec), shape, pack_leaves(spec, leaves, math.prod(shape[1:])))
 
 
-def _floats(spec: Tensor, raw: Any, target: Any) -> Any:
-    with np.errstate(over="ignore"):
-        array = raw.astype(target)
-    if not bool(np.isfinite(array).all()):
-        raise _refusal(spec, f"a value is out of the range of {target.name}")
-    return array
+def pack_leaves(spec: Tensor, leaves: Sequence[Any], row_values: int) -> Buffer:
+    """The flat values as a buffer of the spec's type."""
+    code = code_of(spec)
+    if code == "js":
+        _check_texts(spec, leaves, row_values)
+        return pack_json(leaves)
+    packed = pack(code, leaves)
+    return packed if packed is not None else _closer_look(spec, code, leaves, row_values)
 
 
-def _check_shape(spec: Tensor, array: Any) -> None:
-    fits = len(array.shape) == len(spec.shape) and all(
-        wanted in (-1, length) for wanted, length in zip(spec.shape, array.shape, strict=True)
+def check_shape(spec: Tensor, shape: Sequence[int]) -> None:
+    """Refuse a shape that is not the spec's; -1 there fits any length."""
+    fits = len(shape) == len(spec.shape) and all(
+        wanted in (-1, length) for wanted, length in zip(spec.shape, shape, strict=True)
     )
-    ragged = array.dtype.kind == "O"  # MLflow's way to say that lengths differ from row to row
-    if not fits and not ragged:
-        raise _refusal(spec, f"its shape is {list(array.shape)}, the model takes {list(spec.shape)}")
+    if not fits:
+        raise tensor_refusal(spec, f"its shape is {list(shape)}, the model takes {list(spec.shape)}")
 
 
-def _refusal(spec: Tensor, reason: str) -> RefusedError:
-    name = f"tensor `{spec.name}`" if spec.name else "the input tensor"
-    return RefusedError(400, f"{name}: {reason}", spec.name)
+def tensor_refusal(spec: Tensor, reason: str) -> RefusedError:
+    """A 400 that names the tensor."""
+    return RefusedError(400, f"{_called(spec)}: {reason}", spec.name)
+
+
+def _called(spec: Tensor) -> str:
+    return f"tensor `{spec.name}`" if spec.name else "the input tensor"
+
+
+def flatten(spec: Tensor, value: Any) -> tuple[tuple[int, ...], list[Any]]:
+    """Shape and leaves of nested lists, down to the spec's own depth and no deeper."""
+    shape: list[int] = []
+    level: list[Any] = [value]
+    while level and set(map(type, level)) in _LISTS:
+        lengths = set(map(len, level))
+        if len(lengths) != 1:
+            raise tensor_refusal(spec, "its rows have different lengths")
+        shape.append(lengths.pop())
+        if len(shape) > len(spec.shape) and spec.dtype == "object":
+            return tuple(shape[:-1]), level  # lists are what this tensor holds
+        level = list(chain.from_iterable(level))
+    if any(map(_LIST_TYPES.__contains__, set(map(type, level)))):
+        raise tensor_refusal(spec, "its rows have different lengths")
+    return tuple(shape), level
+
+
+_LIST_TYPES = frozenset({list, tuple})
+
+
+def _check_texts(spec: Tensor, leaves: Sequence[Any], row_values: int) -> None:
+    if spec.dtype == "object":
+        return  # whatever the model makes of it
+    if spec.dtype not in ("str", "bytes"):
+        raise tensor_refusal(spec, f"values of type {spec.dtype} have no form in a request")
+    for position, value in enumerate(leaves):
+        if not isinstance(value, str):
+            raise tensor_refusal(spec, f"{_where(position, row_values)}: not a string")
+
+
+def _closer_look(spec: Tensor, code: str, leaves: Sequence[Any], row_values: int) -> Buffer:
+    rule = _RULES[code]
+    converted: list[Any] = []
+    problems: list[Problem] = []
+    for position, value in enumerate(leaves):
+        try:
+            converted.append(rule(value))
+        except UnfitError as unfit:
+            problems.append(Problem(f"{_called(spec)}, {_where(position, row_values)}: {unfit.reason}", spec.name))
+            if len(problems) > MOST_PROBLEMS:
+                break
+    if problems:
+        raise refused(problems)
+    if code == "M8":
+        return pack_times(converted)
+    packed = struct.pack(f"<{len(converted)}e", *converted) if code == "f2" else pack(code, converted)
+    if packed is None:  # not reached: the rules let through what fits
+        raise tensor_refusal(spec, "a value does not fit its type")
+    return packed
+
+
+def _where(position: int, row_values: int) -> str:
+    return f"row {position // row_values if row_values else 0}"
+
+
+def _numeric(rule: Callable[[object], Any]) -> Callable[[object], Any]:
+    def convert(value: object) -> Any:
+        if value is None:
+            raise UnfitError("null where a value is required")
+        if not isinstance(value, int | float):
+            raise UnfitError("not a number")
+        return rule(value)
+
+    return convert
+
+
+def _boolean(value: object) -> object:
+    if isinstance(value, str):
+        raise UnfitError("not a boolean (true, false, 0 or 1)")
+    return _scalar("boolean")(value)
+
+
+def _scalar(kind: str) -> Callable[[object], object]:
+    def convert(value: object) -> object:
+        converted, reason = convert_scalar(kind, value)
+        if reason is not None:
+            raise UnfitError(reason)
+        return converted
+
+    return convert
+
+
+def _bits(name: str) -> Callable[[object], Any]:
+    bits, signed = int(name.lstrip("uint")), name[0] == "i"
+    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+    return _numeric(integer_rule(low, high, name))
+
+
+_RULES: dict[str, Callable[[object], Any]] = {
+    "b1": _boolean,
+    "f2": _numeric(floating_rule(_HALF_LIMIT)),
+    "f4": _numeric(floating_rule(FLOAT32_LIMIT)),
+    "f8": _numeric(floating_rule(math.inf)),
+    "M8": _scalar("datetime"),
+    **{CODES[name]: _bits(name) for name in CODES if "int" in name},
+}

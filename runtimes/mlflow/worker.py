@@ -1,55 +1,138 @@
-"""A predictor process: loads one model, then answers one request after the other over its socket.
+"""A predictor process: loads one model, then answers call after call over its socket.
 
-Owns the process: its socket, its log, its end. Leaves everything about requests to model, which is imported only after
-the socket stands, so that a broken environment is a reason and not a traceback. One idea: it has no thread and no queue
-of its own; whoever starts it decides what runs, and may kill it at any moment.
+Owns the process: its socket, its log, its threads where calls overlap, its end. Leaves everything about requests to
+model, which is imported only after the socket stands, so that a broken environment is a reason and not a traceback. One
+idea: it has no queue of its own; whoever starts it decides what runs and how much of it at once, and may kill it at any
+moment.
 
-    python -m runtimes.mlflow.worker FD FOLDER
+    python -m runtimes.mlflow.worker FD FOLDER SLOTS
 """
 
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import gc
 import logging
 import os
 import signal
 import socket
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runtimes import jsonlog
 from runtimes.mlflow.errors import MODEL_FAILED, RefusedError
-from runtimes.mlflow.frames import Frame, Head, Kind, encode_prefix, read_frame
+from runtimes.mlflow.frames import Frame, Head, Kind
+from runtimes.mlflow.layout import Buffer, layout_from_plain, layout_to_plain
+from runtimes.mlflow.pipe import Pipe
 from runtimes.termination import EXIT_FAILED, reason_of
 
 if TYPE_CHECKING:
-    from runtimes.mlflow.model import LoadedModel
+    from runtimes.mlflow.model import LoadedModel, Request
 
 _PR_SET_PDEATHSIG = 1
 _log = logging.getLogger("runtimes.mlflow.worker")
 
 
-def main(fd: int, folder: Path) -> int:
+def main(fd: int, folder: Path, slots: int) -> int:
     """Serve the socket until it closes."""
     jsonlog.configure(logging.WARNING)
     _end_with_parent()
-    channel = socket.socket(fileno=fd)
-    with channel, channel.makefile("rb") as stream:
+    with Pipe(socket.socket(fileno=fd)) as pipe:
         try:
             model = _load(folder)
         except Exception as error:
             _log.exception("the model can't be loaded")
-            _send(channel, Kind.FAILED, {"reason": reason_of(error)})
+            pipe.send(Kind.FAILED, 0, {"reason": reason_of(error)})
             return EXIT_FAILED
-        _send(channel, Kind.LOADED, _about(model), model.example or b"")
+        head = _about(model)
+        overlapping = slots if model.about.chat or model.about.raw else 1
+        pipe.send(Kind.LOADED, 0, head | {"slots": overlapping}, [model.example or b""])
         gc.collect()
         gc.freeze()
-        while (frame := read_frame(stream)) is not None:
-            _send(channel, *_answer(model, frame))
+        Worker(model, pipe).serve(overlapping)
     return 0
+
+
+class Worker:
+    """One model and the socket that its calls come from."""
+
+    def __init__(self, model: LoadedModel, pipe: Pipe) -> None:
+        self._model = model
+        self._pipe = pipe
+
+    def serve(self, slots: int) -> None:
+        """Run calls until the socket closes: one after the other, or up to ``slots`` at once."""
+        if slots == 1:
+            for frame in self._pipe.frames():
+                self._run(frame)
+            return
+        with ThreadPoolExecutor(slots, "call") as threads:
+            for frame in self._pipe.frames():
+                threads.submit(self._run, frame)
+            os._exit(0)  # a thread may be stuck in the model's code, and nobody waits for it any more
+
+    def _run(self, frame: Frame) -> None:
+        head = frame.head
+        token = jsonlog.request_id.set(",".join(head["ids"]) or None)
+        try:
+            self._pipe.send(*self._answer(frame))
+        finally:
+            jsonlog.request_id.reset(token)
+
+    def _answer(self, frame: Frame) -> tuple[Kind, int, Head, list[Buffer]]:
+        from runtimes.mlflow.results import UnsplittableError
+
+        call = frame.call
+        try:
+            if frame.kind is Kind.STREAM:
+                self._stream(frame)
+                return Kind.ANSWER, call, {}, []
+            found = self._model.answer(self._request(frame))
+            return Kind.ANSWER, call, found.head, found.buffers
+        except RefusedError as refusal:
+            # The cause is for the front's own eyes (the reason of a failed self-test), it never goes to a client.
+            cause = reason_of(refusal.__cause__) if refusal.__cause__ else None
+            head = {"status": refusal.status, "message": refusal.message, "field": refusal.field, "cause": cause}
+            return Kind.REFUSAL, call, head, []
+        except UnsplittableError:
+            return Kind.REFUSAL, call, {"status": 500, "message": MODEL_FAILED, "unsplittable": True}, []
+        except Exception:
+            _log.exception("a call could not be handled")
+            return Kind.REFUSAL, call, {"status": 500, "message": MODEL_FAILED}, []
+
+    def _stream(self, frame: Frame) -> None:
+        pieces = self._model.pieces(self._request(frame))
+        window = self._pipe.window(frame.call)
+        try:
+            for piece in pieces:
+                if not window.wait():
+                    return
+                self._pipe.send(Kind.PIECE, frame.call, {}, [piece])
+        finally:
+            self._pipe.forget(frame.call)
+            close = getattr(pieces, "close", None)
+            if close:
+                close()
+
+    def _request(self, frame: Frame) -> Request:
+        from runtimes.mlflow.model import Request
+
+        head = frame.head
+        plain = head.get("layout")
+        layout = self._model.plan_layout if plain is None else layout_from_plain(plain)
+        assert layout is not None, "a call without a layout to a model that has none"
+        body, buffers, at = memoryview(frame.body), [], 0
+        for size in head["sizes"]:
+            buffers.append(body[at : at + size])
+            at += size
+        return Request(
+            layout, buffers, head["rows"], head.get("media", "json"), head.get("params"), head.get("index"),
+            as_text=head.get("as_text", True),
+        )  # fmt: skip
 
 
 def _load(folder: Path) -> LoadedModel:
@@ -59,43 +142,13 @@ def _load(folder: Path) -> LoadedModel:
 
 
 def _about(model: LoadedModel) -> Head:
-    signature = model.signature
+    layout = model.plan_layout
     return {
-        "mlflow": model.mlflow_version,
+        **dataclasses.asdict(model.about),
         "python": sys.version.split()[0],
         "example": model.example is not None,
-        "signature": bool(signature.columns or signature.tensors or signature.raw),
+        "layout": None if layout is None else layout_to_plain(layout),
     }
-
-
-def _answer(model: LoadedModel, frame: Frame) -> tuple[Kind, Head, bytes]:
-    from runtimes.mlflow.model import Request
-
-    head = frame.head
-    token = jsonlog.request_id.set(head.get("request_id"))
-    try:
-        request = Request(frame.body, head["media"], bool(head.get("gzip")), int(head["limit"]))
-        answer = model.answer(request)
-        return Kind.ANSWER, {"non_finite": answer.non_finite}, answer.body
-    except RefusedError as refusal:
-        # The cause is for the front's own eyes (the reason of a failed self-test), it never goes to a client.
-        cause = reason_of(refusal.__cause__) if refusal.__cause__ else None
-        head = {"status": refusal.status, "message": refusal.message, "field": refusal.field, "cause": cause}
-        return Kind.REFUSAL, head, b""
-    except Exception:
-        _log.exception("a request could not be handled")
-        return Kind.REFUSAL, {"status": 500, "message": MODEL_FAILED, "field": None}, b""
-    finally:
-        jsonlog.request_id.reset(token)
-
-
-def _send(channel: socket.socket, kind: Kind, head: Head, body: bytes = b"") -> None:
-    prefix = encode_prefix(kind, head, len(body))
-    if len(body) < 1 << 16:
-        channel.sendall(prefix + body)
-    else:
-        channel.sendall(prefix)
-        channel.sendall(body)
 
 
 def _end_with_parent() -> None:
@@ -107,4 +160,4 @@ def _end_with_parent() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), Path(sys.argv[2])))
+    sys.exit(main(int(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])))

@@ -110,7 +110,7 @@ def test_named_tensors_arrive_in_their_types_and_are_never_truncated(tmp_path: P
         assert good.json["predictions"] == {"ids": ["int64", [[1, 2]]], "w": ["float32", [0.5]]}
         assert "tensor `w` is missing" in refused(runtime.post({"inputs": {"ids": [[1, 2]]}}), "w")
         cut = runtime.post({"inputs": {"ids": [[1, 2.5]], "w": [0.5]}})
-        assert refused(cut, "ids") == "tensor `ids`: every value must be a whole number"
+        assert refused(cut, "ids") == "tensor `ids`, row 0: not a whole number"
         rows = [{"ids": [1, 2], "w": 0.5}, {"ids": [3, 4], "w": 1}]
         assert runtime.post({"instances": rows}).json["predictions"]["ids"] == ["int64", [[1, 2], [3, 4]]]
 

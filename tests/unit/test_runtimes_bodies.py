@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import zlib
 
 import pytest
 from hypothesis import given
@@ -14,7 +12,6 @@ from runtimes.mlflow.bodies import (
     Table,
     columns_table,
     csv_table,
-    gunzip,
     parse_json,
     records_table,
     rows_table,
@@ -171,33 +168,6 @@ def test_a_csv_cell_may_be_longer_than_the_parser_s_own_bound() -> None:
 def test_rows_that_are_no_lists_are_refused() -> None:
     with pytest.raises(RefusedError, match="a list of rows"):
         rows_table({"a": 1}, None, "inputs")
-
-
-# gzip.
-
-
-@given(st.lists(st.binary(max_size=200), min_size=1, max_size=3))
-def test_gzip_gives_the_plain_body_back_with_every_member(parts: list[bytes]) -> None:
-    assert gunzip(b"".join(map(gzip.compress, parts)), 1000) == b"".join(parts)
-
-
-def test_the_limit_counts_unpacked_bytes_over_all_members() -> None:
-    packed = gzip.compress(bytes(600)) * 2
-    assert len(gunzip(packed, 1200)) == 1200
-    with pytest.raises(RefusedError) as caught:
-        gunzip(packed, 1199)
-    assert caught.value.status == 413
-
-
-@pytest.mark.parametrize(
-    "body",
-    [b"plain", gzip.compress(b"x" * 99)[:-4], zlib.compress(b"x"), gzip.compress(b"x") + b"!"],
-    ids=["no gzip", "cut off", "zlib", "a tail"],
-)
-def test_gzip_that_is_broken_or_cut_off_is_400(body: bytes) -> None:
-    with pytest.raises(RefusedError) as caught:
-        gunzip(body, 1000)
-    assert caught.value.status == 400
 
 
 @given(st.binary(max_size=300) | st.text(max_size=100).map(str.encode))

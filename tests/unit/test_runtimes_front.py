@@ -19,8 +19,7 @@ from runtimes.interface.media import Media, parse_media, wanted_form
 from runtimes.interface.requests import request_id as kept_request_id
 from runtimes.interface.serving import listener
 from runtimes.jsonlog import JsonFormatter, request_id
-from runtimes.mlflow.line import Line, LineFullError
-from runtimes.mlflow.pool import predictor_environment
+from runtimes.mlflow.fleet import predictor_environment
 from runtimes.mlflow.settings import parse_settings
 from runtimes.quota import cpu, cpu_quota
 from runtimes.termination import one_line, reason_of, write_reason
@@ -121,37 +120,6 @@ def test_a_deadline_that_is_no_whole_number_is_400(header: bytes) -> None:
 @given(st.floats(0.001, 1000), st.integers(-(10**9), 10**9))
 def test_no_header_can_lengthen_the_model_s_deadline(deadline_s: float, remaining_ms: int) -> None:
     assert allowed_s(deadline_s, str(remaining_ms).encode()) <= deadline_s
-
-
-# The line.
-
-
-def test_the_line_is_first_in_first_out_and_full_at_its_bound() -> None:
-    line: Line[str] = Line(2)
-    first, second = "first", "second"
-    line.join(first)
-    line.join(second)
-    with pytest.raises(LineFullError):
-        line.join("third")
-    assert [line.take(), line.take(), line.take()] == [first, second, None]
-
-
-@given(st.lists(st.tuples(st.sampled_from(["join", "leave", "take"]), st.integers(0, 5)), max_size=40))
-def test_who_leaves_is_never_taken_and_nobody_is_taken_twice(steps: list[tuple[str, int]]) -> None:
-    people = [object() for _ in range(6)]
-    line: Line[object] = Line(100)
-    expected: list[object] = []
-    for step, which in steps:
-        person = people[which]
-        if step == "join" and person not in expected:
-            line.join(person)
-            expected.append(person)
-        elif step == "leave":
-            assert line.leave(person) is (person in expected)
-            expected = [other for other in expected if other is not person]
-        elif step == "take":
-            assert line.take() is (expected.pop(0) if expected else None)
-        assert len(line) == len(expected)
 
 
 # The end.
@@ -299,6 +267,7 @@ def test_thread_limits_stand_before_any_import_and_an_explicit_one_wins() -> Non
 # Sockets, settings, reasons, logs.
 
 
+@pytest.mark.case("runtimes-D14", "runtimes-D15")
 def test_an_accepted_connection_has_nodelay_whatever_the_event_loop_does() -> None:
     with listener("127.0.0.1", 0) as server, socket.create_connection(server.getsockname()):
         server.setblocking(True)
