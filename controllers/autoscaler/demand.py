@@ -122,9 +122,11 @@ def demand_of(observation: Observation, surge: Surge | None, settings: Settings)
 
 def _rise_rps(observation: Observation, settings: Settings) -> float:
     """By how much arrivals per second keep growing in a second, beyond the noise of a window's mean."""
-    window_s = max(settings.growth_window_s, min(observation.service_time_s or 0.0, settings.service_window_s))
-    noise_rps = (observation.noise_rps or 0.0) / math.sqrt(window_s)
-    return max((observation.growth_rps or 0.0) - settings.significance * noise_rps, 0.0) / window_s
+    w_s = observation.service_time_s or observation.likely_time_s or 0.0
+    window_s = max(settings.growth_window_s, min(w_s, settings.service_window_s))
+    windows = ((observation.growth_rps, window_s), (observation.early_growth_rps, window_s / 2))
+    noise_rps = settings.significance * (observation.noise_rps or 0.0)
+    return max(max((grown or 0.0) - noise_rps / math.sqrt(length_s), 0.0) / length_s for grown, length_s in windows)
 
 
 class _Window(NamedTuple):

@@ -11,7 +11,7 @@ from enum import StrEnum
 from controllers.autoscaler.load import Load, LoadSample
 from controllers.autoscaler.service_time import likely_time_s, service_time_s
 from controllers.autoscaler.settings import Settings
-from controllers.autoscaler.window import Means, growth_rps, means, noise_rps, onset, surely_first_rps
+from controllers.autoscaler.window import Means, early_growth_rps, growth_rps, means, noise_rps, onset, surely_first_rps
 
 _ONSET = 3
 
@@ -54,10 +54,10 @@ class Revision:
 @dataclass(frozen=True)
 class Observation:
     """An endpoint at one moment. `slow` and `fast` are the means of the two up windows, `sharp` of the newest seconds;
-    `noise_rps` is the standard deviation of a second's arrivals; `onset` are an overload's first
-    seconds, `growth_rps` is by how much arrivals keep growing from one window to the next,
-    `surely_first_rps` are those of the newest second that are no retries, `likely_time_s` is W as far as it can be
-    told while it is not measured. None where unknown."""
+    `noise_rps` is the standard deviation of a second's arrivals; `onset` are an overload's first seconds;
+    `growth_rps` is by how much arrivals keep growing from one window to the next, `early_growth_rps` the same over
+    windows half as long, while nothing is refused; `surely_first_rps` are those of the newest second that are no
+    retries; `likely_time_s` is W as far as it can be told while it is not measured. None where unknown."""
 
     fast: Means | None
     slow: Means | None
@@ -72,6 +72,7 @@ class Observation:
     growth_rps: float | None = None
     surely_first_rps: float | None = None
     likely_time_s: float | None = None
+    early_growth_rps: float | None = None
 
 
 def observation_of(
@@ -93,6 +94,7 @@ def observation_of(
     if w_s is None:
         likely_s = likely_time_s(samples, now_s, settings.service_window_s, completions, prior_s)
     least_s = min(w_s or likely_s or 0.0, settings.service_window_s)
+    growth_s = max(settings.growth_window_s, least_s)
     return Observation(
         fast=means(samples, now_s, max(settings.fast_window_s, least_s)),
         slow=means(samples, now_s, max(settings.up_window_s, 2 * least_s)),
@@ -105,5 +107,6 @@ def observation_of(
         onset=onset(samples, _ONSET),
         surely_first_rps=surely_first_rps(samples),
         likely_time_s=likely_s,
-        growth_rps=growth_rps(samples, now_s, max(settings.growth_window_s, least_s)),
+        growth_rps=growth_rps(samples, now_s, growth_s),
+        early_growth_rps=early_growth_rps(samples, now_s, growth_s / 2),
     )

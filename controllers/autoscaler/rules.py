@@ -108,11 +108,13 @@ def _is_noise(situation: Situation, requests: float) -> bool:
 
 
 def stabilise(situation: Situation, replicas: int) -> Bound | None:
-    """A decrease needs a known present, a known window, and goes no lower than that window's peak."""
+    """A decrease needs a known present without refusals, a known window, and goes no lower than that window's peak."""
     if replicas >= situation.issued:
         return None
     if not situation.demand.complete:
         return Bound(situation.issued, Reason.UNKNOWN)
+    if situation.demand.surging:
+        return Bound(situation.issued, Reason.OVERLOAD)
     if not situation.covered or situation.peak is None:
         return Bound(situation.issued, Reason.HISTORY)
     return _at_least(replicas, replicas_for(situation.peak, situation.eased), situation, Reason.RECENT_PEAK)

@@ -42,7 +42,7 @@ class Settings:
     ease: float = 0.1
     onset_s: float = 4.0
     growth_window_s: float = 4.0
-    growth_ahead: float = 2.0
+    growth_ahead: float = 3.0
     served: float = 0.95
     patience_s: float = 20.0
     present_s: float = 60.0

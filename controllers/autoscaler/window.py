@@ -101,10 +101,10 @@ def noise_rps(samples: Iterable[LoadSample], now_s: float, window_s: float) -> f
 
 
 def growth_rps(samples: Iterable[LoadSample], now_s: float, window_s: float) -> float | None:
-    """By how much the mean of first attempts keeps growing from a window to the next: the least of the last four times,
+    """By how much the mean of first attempts keeps growing from a window to the next: the mean of the last four times,
     0 where these are too unequal to be a ramp; None where one of the five windows is unknown.
 
-    100, 120, 140, 160, 180: 20. A step is in one window or two (100, 100, 150, 200, 200: 0), and what those add who try
+    100, 120, 136, 160, 180: 20. A step is in one window or two (100, 100, 150, 200, 200: 0), and what those add who try
     again ebbs (0, 400, 2,100, 5,200, 5,900: 400 is less than 0.4 x 3,100).
     """
     known = list(samples)
@@ -114,7 +114,14 @@ def growth_rps(samples: Iterable[LoadSample], now_s: float, window_s: float) -> 
     if len(rates) < len(ends_s):
         return None
     grown = [later - earlier for earlier, later in pairwise(rates)]
-    return min(grown) if min(grown) >= _RAMP * max(grown) else 0.0
+    return sum(grown) / len(grown) if min(grown) >= _RAMP * max(grown) else 0.0
+
+
+def early_growth_rps(samples: Iterable[LoadSample], now_s: float, window_s: float) -> float | None:
+    """The same over windows too short to tell growth from retries: None where any request was refused meanwhile."""
+    within = recent(samples, now_s, 5 * window_s)
+    refused = any(s.load is not None and s.load.refused_rps for s in within)
+    return None if refused else growth_rps(within, now_s, window_s)
 
 
 def onset(samples: Iterable[LoadSample], most: int) -> tuple[Load, ...]:

@@ -146,13 +146,21 @@ def test_a_parked_or_failed_one_keeps_its_replicas_and_says_whether_they_would_d
     assert (found.desired, found.reason, found.sized) == (issued, reason, sized)
 
 
-@pytest.mark.parametrize(("growth_rps", "replicas"), [(None, 5), (0.0, 5), (20.0, 8), (1000.0, 10)])
-def test_a_growth_that_goes_on_is_met_a_start_up_time_ahead_to_twice_what_there_is(
+@pytest.mark.parametrize(("growth_rps", "replicas"), [(None, 5), (0.0, 5), (20.0, 8), (1000.0, 15)])
+def test_a_growth_that_goes_on_is_met_a_start_up_time_ahead_to_thrice_what_there_is(
     growth_rps: float | None, replicas: int
 ) -> None:
     """250/s x 0.2 s = 50, and 5/s more every second: 1 request a second, 80 in 30 s, at 0.95 of a limit of 11."""
     growing = seen(load(50.0, arrived=250.0), revision(issued=5, start_s=30.0), growth_rps=growth_rps, noise_rps=0.0)
     assert of(verdict(past(50.0), growing)).desired == replicas
+
+
+def test_while_requests_are_refused_nothing_is_lowered() -> None:
+    """What was expected to grow on may be more than what is here already."""
+    full = replace(load(40.0, arrived=250.0, refused=50.0), served_rps=200.0)
+    found = of(verdict(past(50.0), seen(full, revision(issued=9))))
+    assert (found.desired, found.reason) == (9, Reason.OVERLOAD)
+    assert of(verdict(past(50.0), seen(load(40.0, arrived=200.0), revision(issued=9)))).desired == 6
 
 
 def test_the_one_with_the_traffic_is_decided_first_whatever_the_order() -> None:

@@ -207,6 +207,8 @@ def test_a_rise_is_the_growth_beyond_its_noise_in_requests_per_second() -> None:
     assert demand_of(seen(now, growth_rps=30.0, noise_rps=40.0), None, SETTINGS).rise == 0.0
     assert demand_of(seen(now, growth_rps=-50.0), None, SETTINGS).rise == 0.0
     assert demand_of(seen(now), None, SETTINGS).rise == 0.0
+    early = seen(now, early_growth_rps=100.0, growth_rps=20.0, noise_rps=14.142)
+    assert demand_of(early, None, SETTINGS).rise == pytest.approx((100.0 - 20.0) / 2 * 0.2, rel=1e-3), "over 2 s"
 
 
 def test_refusals_that_go_on_once_the_first_attempts_are_served_are_more_demand() -> None:

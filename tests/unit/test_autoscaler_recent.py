@@ -41,6 +41,22 @@ def test_a_step_that_came_once_is_not_expected_again() -> None:
     assert gone.expected(10.0, 30.0, SETTINGS) == 10.0
 
 
+def test_a_burst_that_was_over_within_a_start_up_time_is_expected_again_after_one() -> None:
+    """Of 20 half minutes the largest is among the 5 %, of 60 it is not any more."""
+    once = [10.0] * 30 + [80.0] * 3 + [10.0] * 24
+    assert after(once).expected(10.0, 30.0, SETTINGS) == 80.0
+    assert after(once + [10.0] * 123).expected(10.0, 30.0, SETTINGS) == 10.0
+
+
+def test_a_single_burst_that_does_not_double_what_is_there_may_be_chance() -> None:
+    assert after([60.0] * 30 + [100.0] * 3 + [60.0] * 24).expected(60.0, 30.0, SETTINGS) == 60.0
+
+
+def test_a_crowd_that_leaves_slowly_is_not_expected_again() -> None:
+    crowd = [10.0] * 30 + [10.0 + 70.0 * 0.9**turn for turn in range(27)]
+    assert after(crowd).expected(15.0, 30.0, SETTINGS) == 15.0
+
+
 def test_a_slow_wave_is_followed_and_not_held_at_its_crest() -> None:
     """From 100 down by 0.4 every 10 s: nothing rose lately, so nothing above the present is expected."""
     assert after([100.0 - 0.4 * turn for turn in range(180)]).expected(28.4, 30.0, SETTINGS) == 28.4

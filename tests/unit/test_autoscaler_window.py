@@ -9,6 +9,7 @@ from controllers.autoscaler.load import Load, LoadSample
 from controllers.autoscaler.window import (
     Demands,
     Means,
+    early_growth_rps,
     growth_rps,
     means,
     noise_rps,
@@ -164,6 +165,13 @@ def test_what_keeps_growing_grew_from_each_of_five_windows_to_the_next(
     seconds: list[float], expected: float | None
 ) -> None:
     assert growth_rps(arriving(*seconds), len(seconds) - 1.0, 4.0) == expected
+
+
+def test_growth_is_seen_early_only_while_nothing_is_refused() -> None:
+    rising = [100.0 + 10.0 * at for at in range(10)]
+    assert early_growth_rps(arriving(*rising), 9.0, 2.0) == pytest.approx(20.0)
+    assert early_growth_rps(arriving(*rising, refused=1.0), 9.0, 2.0) is None
+    assert early_growth_rps(arriving(*rising[:8]), 7.0, 2.0) is None
 
 
 def test_an_overloads_first_seconds_are_told_while_their_beginning_is_remembered() -> None:
