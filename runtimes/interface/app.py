@@ -12,12 +12,12 @@ import logging
 import time
 from collections.abc import Sequence
 
-from runtimes.interface import describe, packing, routes, stateless
+from runtimes.interface import describe, packing, routes, stateless, threads
 from runtimes.interface.deadline import allowed_s
 from runtimes.interface.drain import Phase, State
 from runtimes.interface.engine import About, Call, CalledEngine, Receive, Reply, Scope, Send, UpstreamEngine
 from runtimes.interface.errors import RefusedError, error_body
-from runtimes.interface.exchange import THREAD_FROM_BYTES, Exchange
+from runtimes.interface.exchange import Exchange
 from runtimes.interface.hooks import Hook, Record, tell
 from runtimes.interface.media import Media, parse_media, wanted_form
 from runtimes.interface.metrics import CLIENT_LEFT, CONTENT_TYPE, Metrics
@@ -142,7 +142,8 @@ class Interface:
             await self._predict(exchange, route, scope, began)
             return 200
         except RefusedError as error:
-            refusal = error
+            # Not the error itself: its traceback would keep what was read or unpacked so far until a collection.
+            refusal = RefusedError(error.status, error.message, error.field)
         except ClientLeftError:
             return CLIENT_LEFT
         except asyncio.CancelledError:  # the grace period ended
@@ -198,6 +199,7 @@ class Interface:
         """The body, unpacked and counted in what is buffered."""
         limit = self._settings.max_body_bytes
         body = await read_body(exchange.receive, limit, exchange.headers.get(b"content-length"), self._buffered)
+        exchange.body_read = True
         if media.packed is not None:
             body = await self._unpacked(media.packed, body, limit)
         if exchange.record is not None:
@@ -206,10 +208,10 @@ class Interface:
 
     async def _unpacked(self, how: str, body: bytes, limit: int) -> bytes:
         try:
-            if len(body) < THREAD_FROM_BYTES:
+            if len(body) < threads.FROM_BYTES:
                 unpacked = packing.unpack(how, body, limit)
             else:
-                unpacked = await asyncio.to_thread(packing.unpack, how, body, limit)
+                unpacked = await threads.run(packing.unpack, how, body, limit)
         finally:
             self._buffered.give_back(len(body))
         self._buffered.take(len(unpacked))

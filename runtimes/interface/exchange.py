@@ -12,7 +12,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 
-from runtimes.interface import packing
+from runtimes.interface import packing, threads
 from runtimes.interface.drain import Phase, State
 from runtimes.interface.engine import EVENTS, JSON, Api, Header, Receive, Reply, Send
 from runtimes.interface.errors import RefusedError, error_body
@@ -21,7 +21,6 @@ from runtimes.interface.requests import discard_body, request_id
 from runtimes.interface.settings import Settings
 from runtimes.interface.sse import event
 
-THREAD_FROM_BYTES = 64 * 1024  # what takes longer than handing it to a thread does
 _DISCARD_S = 5.0
 _LAST_WORD_S = 1.0
 _CLOSE = (b"connection", b"close")
@@ -31,7 +30,7 @@ _log = logging.getLogger("runtimes.interface.exchange")
 class Exchange:
     """One request and the one answer to it."""
 
-    __slots__ = ("_send", "_settings", "_state", "api", "headers", "id", "receive", "record", "streaming")
+    __slots__ = ("_send", "_settings", "_state", "api", "body_read", "headers", "id", "receive", "record", "streaming")
 
     def __init__(
         self, settings: Settings, state: State, receive: Receive, send: Send, headers: dict[bytes, bytes], api: Api
@@ -44,6 +43,7 @@ class Exchange:
         self.api = api
         self.id = request_id(headers.get(b"x-request-id"))
         self.record: Record | None = None
+        self.body_read = False
         self.streaming = False
 
     async def reply(self, reply: Reply) -> None:
@@ -83,7 +83,7 @@ class Exchange:
         headers = list(extra)
         if refusal.status in (429, 503):
             headers.append((b"retry-after", b"1"))
-        if refusal.status == 413:
+        if refusal.status == 413 and not self.body_read:
             await self._refuse_unread(body, headers)
         else:
             await self.answer(refusal.status, body, headers)
@@ -122,9 +122,9 @@ class Exchange:
         if how is None:
             return body
         extra.append((b"content-encoding", how.encode()))
-        if len(body) < THREAD_FROM_BYTES:
+        if len(body) < threads.FROM_BYTES:
             return packing.pack(how, body)
-        return await asyncio.to_thread(packing.pack, how, body)
+        return await threads.run(packing.pack, how, body)
 
     async def _refuse_unread(self, body: bytes, headers: list[Header]) -> None:
         await self.answer(413, body, [*headers, _CLOSE], last=False)

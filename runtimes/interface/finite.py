@@ -11,9 +11,14 @@ import re
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?(?:Infinity|NaN)', re.DOTALL)
 
 
+def is_finite(text: bytes) -> bool:
+    """Whether there is nothing to replace; false also where only a string has the words."""
+    return b"NaN" not in text and b"Infinity" not in text
+
+
 def finite(text: bytes) -> tuple[bytes, int]:
     """The text with null in place of what no strict parser reads, and how many there were."""
-    if b"NaN" not in text and b"Infinity" not in text:
+    if is_finite(text):
         return text, 0
     count = 0
 

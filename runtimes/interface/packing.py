@@ -15,6 +15,7 @@ import zstandard
 from runtimes.interface.errors import RefusedError
 
 PACK_FROM_BYTES = 4096  # below it packing costs more than the bytes it saves
+_STEP_BYTES = 1 << 18
 _GZIP = 16 + zlib.MAX_WBITS
 _ZSTD_WINDOW_BYTES = 1 << 23  # what RFC 9659 lets HTTP use
 _ZSTD_MAGIC = 0xFD2FB528
@@ -30,37 +31,54 @@ def unpack(packed: str, body: bytes, limit: int) -> bytes:
 
 def gunzip(body: bytes, limit: int) -> bytes:
     """The unpacked gzip body, every member of it."""
-    unpacked = bytearray()
+    parts = _Parts(limit)
     rest = body
-    while rest or not unpacked:
+    while rest or not parts.members:
         member = zlib.decompressobj(_GZIP)
+        parts.members += 1
         try:
-            unpacked += member.decompress(rest, limit + 1 - len(unpacked))
+            while not member.eof:
+                part = member.decompress(rest, _STEP_BYTES)
+                rest = member.unconsumed_tail
+                if not part and not member.eof:
+                    raise RefusedError(400, "the gzip body is cut off")
+                parts.add(part)
         except zlib.error:
             raise RefusedError(400, "the body is not valid gzip") from None
-        if len(unpacked) > limit:
-            raise _too_large(limit)
-        if not member.eof:
-            raise RefusedError(400, "the gzip body is cut off")
         rest = member.unused_data
-        if not rest:
-            break
-    return bytes(unpacked)
+    return parts.joined()
 
 
 def _unzstd(body: bytes, limit: int) -> bytes:
-    unpacked = bytearray()
+    parts = _Parts(limit)
     for begin, end in _zstd_frames(body):
         decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
         try:
             with decompressor.stream_reader(memoryview(body)[begin:end]) as reader:
-                while part := reader.read(limit + 1 - len(unpacked)):
-                    unpacked += part
-                    if len(unpacked) > limit:
-                        raise _too_large(limit)
+                while part := reader.read(_STEP_BYTES):
+                    parts.add(part)
         except zstandard.ZstdError:
             raise RefusedError(400, "the body is not valid zstd") from None
-    return bytes(unpacked)
+    return parts.joined()
+
+
+class _Parts:
+    """What is unpacked so far: never much more than the limit, and copied once."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._parts: list[bytes] = []
+        self._size = 0
+        self.members = 0
+
+    def add(self, part: bytes) -> None:
+        self._size += len(part)
+        if self._size > self._limit:
+            raise RefusedError(413, f"the unpacked body is larger than {self._limit} bytes")
+        self._parts.append(part)
+
+    def joined(self) -> bytes:
+        return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
 
 
 def _zstd_frames(body: bytes) -> Iterator[tuple[int, int]]:
@@ -105,10 +123,6 @@ def _little(body: bytes, at: int, count: int) -> int:
 
 def _cut_off() -> RefusedError:
     return RefusedError(400, "the zstd body is cut off")
-
-
-def _too_large(limit: int) -> RefusedError:
-    return RefusedError(413, f"the unpacked body is larger than {limit} bytes")
 
 
 @lru_cache(maxsize=256)

@@ -24,6 +24,7 @@ from runtimes.interface.app import Interface, protocol_error_answer
 from runtimes.interface.drain import POLL_S, Phase, finish_s, keeps_accepting
 from runtimes.interface.engine import CalledEngine, Engine, UpstreamEngine
 from runtimes.interface.hooks import Hook
+from runtimes.interface.memory import give_back_large_blocks
 from runtimes.interface.metrics import Metrics
 from runtimes.interface.settings import KEEP_ALIVE_S, Settings
 from runtimes.termination import EXIT_FAILED, write_reason
@@ -35,6 +36,7 @@ _log = logging.getLogger("runtimes.interface.serving")
 
 def run(settings: Settings, build: Build, hooks: Sequence[Hook] = ()) -> int:
     """Serve until told to end; the process's exit status. ``build`` is called on the event loop."""
+    give_back_large_blocks()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(settings, build, hooks))
 

@@ -11,8 +11,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from typing import cast
 
+from runtimes.interface import threads
 from runtimes.interface.engine import EVENTS, JSON, About, Call, CalledEngine, Header, Reply, UpstreamEngine
-from runtimes.interface.finite import finite
+from runtimes.interface.finite import finite, is_finite
 from runtimes.interface.refusals import reworded
 from runtimes.interface.sse import Whole
 
@@ -81,7 +82,7 @@ class Upstream:
         if forwarded.pieces is not None:
             reply.pieces = _finite_events(forwarded.pieces, reply)
         elif content_type.startswith((JSON, EVENTS)):
-            reply.body, reply.non_finite = finite(forwarded.body)
+            reply.body, reply.non_finite = await _finite(forwarded.body)
         else:
             reply.body = forwarded.body
         return reply
@@ -89,6 +90,12 @@ class Upstream:
 
 def _passed(headers: Sequence[Header]) -> list[Header]:
     return [header for header in headers if header[0] not in _OURS]
+
+
+async def _finite(body: bytes) -> tuple[bytes, int]:
+    if len(body) < threads.FROM_BYTES or is_finite(body):
+        return finite(body)
+    return await threads.run(finite, body)
 
 
 async def _finite_events(pieces: AsyncGenerator[bytes, None], reply: Reply) -> AsyncGenerator[bytes, None]:

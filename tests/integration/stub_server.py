@@ -65,6 +65,7 @@ async def do(scope: Any, order: Any, send: Any) -> None:
     elif order.get("odd"):
         await answer(send, 200, [float("nan"), float("inf"), 1.0])
     else:
+        order.pop("pad", None)
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
         await answer(send, 200, {"got": order, "headers": headers, "method": scope["method"]})
 
