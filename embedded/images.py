@@ -165,7 +165,7 @@ def push_arguments(local: str, wanted: Recipe, destination: Destination) -> tupl
 def is_built(home: Path, wanted: Recipe) -> bool:
     done = subprocess.run(
         (*_command(home), "images", "--quiet", wanted.local),
-        env=_environment(home),
+        env=environment(home),
         capture_output=True,
         check=False,
     )
@@ -177,7 +177,7 @@ def _buildah(home: Path, report: Report, *arguments: str) -> None:
     said: deque[str] = deque(maxlen=TAIL_LINES)
     with subprocess.Popen(
         (*_command(home), *arguments),
-        env=_environment(home),
+        env=environment(home),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -195,12 +195,21 @@ def _buildah(home: Path, report: Report, *arguments: str) -> None:
 
 def _command(home: Path) -> tuple[str, ...]:
     """buildah with a storage of its own, in mounts of its own: nothing of it outlives it but what it built."""
+    return (*private(home), *buildah(home))
+
+
+def private(home: Path) -> tuple[str, ...]:
+    """What stands before a command that is to have mounts of its own."""
+    return ("unshare", "--mount", "--propagation", "private", "sh", "-ec", PRIVATE_MOUNTS, "sh", str(home))
+
+
+def buildah(home: Path) -> tuple[str, ...]:
+    """buildah on the storage below `home`, for a command in `private` mounts."""
     storage = home / "images"
-    private = ("unshare", "--mount", "--propagation", "private", "sh", "-ec", PRIVATE_MOUNTS, "sh", str(home))
-    return (*private, "buildah", "--root", str(storage / "storage"), "--runroot", str(storage / "run"))
+    return ("buildah", "--root", str(storage / "storage"), "--runroot", str(storage / "run"))
 
 
-def _environment(home: Path) -> dict[str, str]:
+def environment(home: Path) -> dict[str, str]:
     """The caller's proxies, none of them before an embedded registry, and what buildah needs; nothing else."""
     own = {"PATH": SYSTEM_PATH, "HOME": "/root", "STORAGE_DRIVER": "overlay", "TMPDIR": str(home / "images" / "tmp")}
     for folder in ("tmp", "private"):

@@ -12,7 +12,17 @@ import click
 
 from embedded.instance import Instance
 from spec import names
-from stacks.cli import access, autoscaling, bring_up, interruption, pull_secrets, simulate, views, workspace
+from stacks.cli import (
+    access,
+    autoscaling,
+    bring_up,
+    check_image,
+    interruption,
+    pull_secrets,
+    simulate,
+    views,
+    workspace,
+)
 from stacks.cli.console import Console
 from stacks.cli.errors import ExitCode
 from stacks.cli.outcome import command
@@ -201,7 +211,7 @@ def show_env(session: Session) -> None:
         click.echo(f"export {name}={shlex.quote(value)}")
 
 
-for each in (*autoscaling.COMMANDS, *simulate.COMMANDS):
+for each in (*autoscaling.COMMANDS, *simulate.COMMANDS, *check_image.COMMANDS):
     cli.add_command(each)
 
 
