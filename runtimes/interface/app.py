@@ -32,6 +32,7 @@ _LATE = "the deadline passed before the model answered"
 _NOT_READY = "the model is not ready yet"
 _ENDING = "this replica is ending"
 _NO_BODY = Media("json")
+_TEXT = b"text/plain; charset=utf-8"
 _log = logging.getLogger("runtimes.interface.app")
 
 
@@ -87,8 +88,10 @@ class Interface:
             else:
                 about = self._ready()
                 describe.check_model(about, route)
-                word = about.engine_version.encode() if route.does is Does.VERSION else b'{"status": "ready"}'
-                await exchange.answer(200, word)
+                if route.does is Does.VERSION:
+                    await exchange.answer(200, about.engine_version.encode(), content_type=_TEXT)
+                else:
+                    await exchange.answer(200, b'{"status": "ready"}')
         except RefusedError as refusal:
             await exchange.refuse(refusal)
         except ClientLeftError:

@@ -52,6 +52,7 @@ _TABLE = {
     "/v1/models": Route(Does.DESCRIBE, _GET, Api.OPENAI, "/v1"),
     **{path: Route(Does.PREDICT, _POST, Api.OPENAI, path) for path in OPENAI_PATHS},
 }
+_NO_NAMES = ("", ".", "..")  # the last two would be other paths for whoever the request is passed on to
 _OF_A_MODEL = {
     "": (Does.DESCRIBE, _GET),
     "ready": (Does.READY, _GET),
@@ -96,4 +97,4 @@ def _find_a_model_s(path: str) -> Route | None:
             return None
         version, rest = rest[1], rest[2:]
     found = _OF_A_MODEL.get(rest[0] if rest else "") if len(rest) <= 1 and rest != [""] else None
-    return Route(*found, Api.V2, "/v2", model, version) if found and model else None
+    return Route(*found, Api.V2, "/v2", model, version) if found and model not in _NO_NAMES else None

@@ -1,13 +1,14 @@
 """What the serving interface costs a request: CPU of its process, beside a bare ASGI application in the same run.
 
-    python -m tests.bench.interface_cost [--runs 5] [--requests 3000] [--connections 1 8 32]
+    python -m tests.bench.interface_cost [--runs 5] [--requests 3000] [--connections 1 8 32 512]
 
 Each server is a process of its own with one event loop. `bare` reads a body and answers 20 bytes; `constant` is our
 interface in front of an engine that answers a constant, `hooks` the same with a trace and a payload hook that keep what
 they are told; `proxy` is our interface in front of a server on loopback that answers a constant. A streamed answer has
 200 events; its cost a piece is that of a stream less that of a plain request. CPU is what the kernel counted for all
-threads of the process. Runs alternate; each number is the median over runs. Prints a table and writes
-bench-results/interface_cost.json.
+threads of the process. Runs alternate; each number is the median over runs. At last streams are read while bodies of
+1 MB go to the same process: the time between two events, beside what it is when nothing else is going on. Prints a
+table and writes bench-results/interface_cost.json.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ from pathlib import Path
 
 import uvloop
 
+from tests.bench.interface_servers import EVENTS, SERVERS
+
 ROOT = Path(__file__).resolve().parents[2]
-EVENTS = 200
 BODY = b'{"dataframe_split":{"columns":["a","b","c","d"],"data":[[5.1,3.5,1.4,0.2]]}}'
 HEAD = (
     b"POST %b HTTP/1.1\r\nhost: pod\r\ncontent-type: application/json\r\naccept: */*\r\nuser-agent: bench\r\n"
@@ -38,7 +40,6 @@ HEAD = (
     b"content-length: %d\r\n\r\n%b"
 )
 PATHS = {"plain": b"/invocations", "stream": b"/v1/completions"}
-SERVERS = ("bare", "constant", "hooks", "proxy")
 
 
 @dataclass(frozen=True)
@@ -53,85 +54,13 @@ class Point:
     p99_ms: float
 
 
-# The servers, each as `python -m tests.bench.interface_cost --serve NAME PORT [PORT]`.
-
-
-def serve(name: str, port: int, behind: int) -> None:
-    if name == "bare":
-        _serve_bare(port)
-        return
-    from runtimes.interface import serving
-    from runtimes.interface.engine import About, Call, CalledEngine, Reply
-    from runtimes.interface.hooks import Record
-    from runtimes.interface.metrics import Metrics
-    from runtimes.interface.settings import Settings
-    from runtimes.proxy.engine import ProxyEngine
-    from runtimes.proxy.settings import ProxySettings
-
-    class Constant:
-        about = About("m", "7", "none", "1", frozenset({"/invocations"}))
-        ready = live = True
-
-        def __init__(self) -> None:
-            self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-
-        async def start(self) -> None: ...
-
-        async def stop(self) -> None: ...
-
-        async def answer(self, call: Call) -> Reply:
-            return Reply(b'{"predictions": [1]}')
-
-    class Keeps:
-        def __init__(self) -> None:
-            self.kept: list[Record] = []
-
-        def ended(self, record: Record) -> None:
-            self.kept.append(record)
-            if len(self.kept) > 1000:
-                self.kept.clear()
-
-    def constant(metrics: Metrics) -> CalledEngine:
-        return Constant()
-
-    if name == "proxy":
-        settings = ProxySettings(
-            host="127.0.0.1", port=port, upstream_port=behind, protocol=("mlflow", "openai"), health_path="/health"
-        )
-        serving.run(settings, lambda _: ProxyEngine(settings))
-    else:
-        own = Settings(host="127.0.0.1", port=port)
-        serving.run(own, constant, [Keeps(), Keeps()] if name == "hooks" else ())
-
-
-def _serve_bare(port: int) -> None:
-    import uvicorn
-
-    async def app(scope: dict[str, str], receive: object, send: object) -> None:
-        assert callable(receive)
-        assert callable(send)
-        await receive()
-        events = scope["path"] == "/v1/completions"
-        kind = b"text/event-stream" if events else b"application/json"
-        headers = [(b"content-type", kind)] + ([] if events else [(b"content-length", b"20")])
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        if events:
-            for _ in range(EVENTS):
-                piece = b'data: {"choices": [{"text": "word"}]}\n\n'
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
-                await asyncio.sleep(0.001)  # so that each is a packet of its own, as tokens are
-        await send({"type": "http.response.body", "body": b"" if events else b'{"predictions": [1]}'})
-
-    uvicorn.run(app, host="127.0.0.1", port=port, loop="uvloop", http="httptools", log_level="error", access_log=False)
-
-
 @contextlib.contextmanager
 def running() -> Iterator[dict[str, tuple[int, int]]]:
     """All servers: name -> process and port."""
     ports = {name: _free_port() for name in SERVERS}
     processes = {
         name: subprocess.Popen(
-            [sys.executable, "-m", "tests.bench.interface_cost", "--serve", name, str(port), str(ports["bare"])],
+            [sys.executable, "-m", "tests.bench.interface_servers", name, str(port), str(ports["bare"])],
             cwd=ROOT,
             stderr=subprocess.DEVNULL,
         )
@@ -201,6 +130,46 @@ def measure(server: str, process: int, port: int, kind: str, connections: int, r
     )
 
 
+async def gaps_ms(port: int, bodies: int) -> list[float]:
+    """Milliseconds between the events of four streams, while so many connections send bodies of 1 MB."""
+    done = asyncio.Event()
+    gaps: list[float] = []
+    large = HEAD % (PATHS["plain"], 1 << 20, b"[" + b" " * ((1 << 20) - 2) + b"]")
+
+    async def sends() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        while not done.is_set():
+            writer.write(large)
+            await reader.readuntil(b"\r\n\r\n")
+            await reader.readexactly(20)
+        writer.close()
+
+    async def reads() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(HEAD % (PATHS["stream"], len(BODY), BODY))
+        await reader.readuntil(b"\r\n\r\n")
+        last = time.perf_counter()
+        for _ in range(EVENTS):
+            await reader.readuntil(b"\n\n\r\n")
+            now = time.perf_counter()
+            gaps.append((now - last) * 1e3)
+            last = now
+        writer.close()
+
+    sending = [asyncio.create_task(sends()) for _ in range(bodies)]
+    await asyncio.gather(*(reads() for _ in range(4)))
+    done.set()
+    await asyncio.gather(*sending)
+    return sorted(gaps)
+
+
+def beside_large_bodies(port: int) -> dict[str, float]:
+    """p99 of the time between two events, alone and beside two connections that send 1 MB after 1 MB."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        found = {name: runner.run(gaps_ms(port, bodies)) for name, bodies in (("alone", 0), ("beside", 2))}
+    return {name: round(gaps[int(len(gaps) * 0.99)], 2) for name, gaps in found.items()}
+
+
 def median(points: list[Point]) -> Point:
     first = points[0]
     numbers = (statistics.median(getattr(each, name) for each in points) for name in ("cpu_us", "p50_ms", "p99_ms"))
@@ -211,13 +180,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--requests", type=int, default=3000)
-    parser.add_argument("--connections", type=int, nargs="+", default=[1, 8, 32])
-    parser.add_argument("--serve", nargs=3, metavar=("NAME", "PORT", "BEHIND"), help=argparse.SUPPRESS)
+    parser.add_argument("--connections", type=int, nargs="+", default=[1, 8, 32, 512])
     given = parser.parse_args()
-    if given.serve:
-        serve(given.serve[0], int(given.serve[1]), int(given.serve[2]))
-        return
-    loads = [("plain", count, given.requests) for count in given.connections] + [("stream", 4, 20)]
+    loads = [("plain", count, given.requests) for count in given.connections] + [("stream", 4, 20), ("stream", 32, 96)]
     taken: dict[tuple[str, str, int], list[Point]] = {}
     with running() as servers:
         for _ in range(given.runs):
@@ -226,26 +191,30 @@ def main() -> None:
                     if kind == "plain" or name in ("bare", "proxy"):
                         point = measure(name, process, port, kind, count, requests)
                         taken.setdefault((name, kind, count), []).append(point)
-    points = [median(each) for each in taken.values()]
-    report(points, given.runs)
+        gaps = beside_large_bodies(servers["constant"][1])
+    report([median(each) for each in taken.values()], gaps, given.runs)
 
 
-def report(points: list[Point], runs: int) -> None:
+def report(points: list[Point], gaps: dict[str, float], runs: int) -> None:
     print(f"{'server':10}{'load':16}{'CPU us':>9}{'over bare':>11}{'p50 ms':>9}{'p99 ms':>9}")
     bare = {(point.kind, point.connections): point for point in points if point.server == "bare"}
     for point in points:
         over = point.cpu_us - bare[point.kind, point.connections].cpu_us
         name = f"{point.kind} x {point.connections}"
         print(f"{point.server:10}{name:16}{point.cpu_us:9.1f}{over:11.1f}{point.p50_ms:9.2f}{point.p99_ms:9.2f}")
-    proxied = {point.kind: point for point in points if point.server == "proxy"}
-    a_piece = (proxied["stream"].cpu_us - proxied["plain"].cpu_us) / EVENTS
-    print(f"a streamed piece through the proxy: {a_piece:.1f} us CPU")
+    plain = min(point.cpu_us for point in points if point.server == "proxy" and point.kind == "plain")
+    streams = [point for point in points if point.server == "proxy" and point.kind == "stream"]
+    pieces = {point.connections: round((point.cpu_us - plain) / EVENTS, 1) for point in streams}
+    for connections, cost in pieces.items():
+        print(f"a streamed piece through the proxy, {connections} streams at once: {cost} us CPU")
+    print(f"time between two events, p99: {gaps['alone']} ms alone, {gaps['beside']} ms beside bodies of 1 MB")
     folder = ROOT / "bench-results"
     folder.mkdir(exist_ok=True)
     written = {
         "machine": {"cpus": os.cpu_count(), "python": platform.python_version()},
         "runs": runs,
-        "streamed_piece_us": round(a_piece, 1),
+        "streamed_piece_us": pieces,
+        "event_gap_p99_ms": gaps,
         "points": [asdict(point) for point in points],
     }
     (folder / "interface_cost.json").write_text(json.dumps(written, indent=1) + "\n")

@@ -134,6 +134,16 @@ async def test_readiness_is_the_engine_s_until_the_process_is_told_to_end(path: 
     assert (answer.status, answer.headers["connection"], answer.headers["retry-after"]) == (503, "close", "1")
 
 
+@pytest.mark.case("runtimes-B9")
+@pytest.mark.parametrize("path", ["/health", "/live", "/version", "/v2", "/v1/models", "/nowhere", "/invocations"])
+async def test_every_body_is_what_its_content_type_says(path: str) -> None:
+    answer = await ask(interface(Engine()), "GET", path)
+    if path == "/version":
+        assert (answer.headers["content-type"], answer.body) == ("text/plain; charset=utf-8", b"3.17.2")
+    else:
+        assert (answer.headers["content-type"], bool(answer.json)) == ("application/json", True)
+
+
 @pytest.mark.case("runtimes-D1")
 @pytest.mark.parametrize("path", ["/live", "/v2/health/live"])
 async def test_liveness_is_lost_only_where_a_new_process_can_help(path: str) -> None:

@@ -64,6 +64,7 @@ def test_a_path_does_what_its_protocol_says(
         "/v2/models/",
         "/v2/models//infer",
         "/v2/models/wine/",
+        "/v2/models/../infer",
         "/v2/models/wine/load",
         "/v2/models/wine/versions",
         "/v2/models/wine/versions/",
