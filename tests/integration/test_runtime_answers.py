@@ -81,7 +81,7 @@ def in_every_form() -> list[tuple[str, bytes, dict[str, str]]]:
     return made
 
 
-@pytest.mark.case("A16", "A19", "A23")
+@pytest.mark.case("runtimes-A16", "runtimes-A19", "runtimes-A23")
 def test_one_table_in_every_form_gives_what_pyfunc_gives(iris: Runtime) -> None:
     expected = {"predictions": json.loads((models() / "iris.json").read_text())["expected"]}
     got = {name: iris.ask("POST", "/invocations", body, headers).json for name, body, headers in in_every_form()}
@@ -90,7 +90,7 @@ def test_one_table_in_every_form_gives_what_pyfunc_gives(iris: Runtime) -> None:
 
 
 @pytest.mark.parametrize("form", ["inputs", "instances"])
-@pytest.mark.case("A25")
+@pytest.mark.case("runtimes-A25")
 def test_a_tensor_of_many_rows_gives_one_prediction_a_row(tmp_path: Path, form: str) -> None:
     with serve("tensor", tmp_path, "--predictors", "1") as runtime:
         runtime.wait_ready()
@@ -115,7 +115,7 @@ def test_named_tensors_arrive_in_their_types_and_are_never_truncated(tmp_path: P
         assert runtime.post({"instances": rows}).json["predictions"]["ids"] == ["int64", [[1, 2], [3, 4]]]
 
 
-@pytest.mark.case("A17")
+@pytest.mark.case("runtimes-A17")
 def test_without_a_signature_the_model_gets_what_was_sent_and_the_log_says_so(tmp_path: Path) -> None:
     with serve("unsigned", tmp_path, "--predictors", "1") as runtime:
         runtime.wait_ready()
@@ -128,7 +128,7 @@ def test_without_a_signature_the_model_gets_what_was_sent_and_the_log_says_so(tm
         assert any("no signature" in line["message"] for line in runtime.log)
 
 
-@pytest.mark.case("A30")
+@pytest.mark.case("runtimes-A30")
 def test_a_type_hinted_model_takes_inputs_only_and_checks_them_itself(tmp_path: Path) -> None:
     with serve("hinted", tmp_path, "--predictors", "1") as runtime:
         runtime.wait_ready()
@@ -156,19 +156,21 @@ def test_a_good_row_arrives_in_the_types_of_the_signature(acts: Runtime) -> None
 @pytest.mark.parametrize(
     ("field", "value", "arrives"),
     [
-        pytest.param("qty", 3.0, "3", marks=pytest.mark.case("A1")),
-        pytest.param("qty", "9223372036854775807", "9223372036854775807", marks=pytest.mark.case("A2")),
-        pytest.param("small", 2147483647, "2147483647", marks=pytest.mark.case("A2")),
-        pytest.param("price", "9.5", "9.5", marks=pytest.mark.case("A31")),
-        pytest.param("price", None, "nan", marks=pytest.mark.case("A31")),
-        pytest.param("member", 1, "True", marks=pytest.mark.case("A6")),
-        pytest.param("note", None, "None", marks=pytest.mark.case("A9")),
-        pytest.param("seen", "2024-03-01T10:00:00Z", "2024-03-01 10:00:00", marks=pytest.mark.case("A11")),
-        pytest.param("seen", "2024-03-01T10:00:00+02:00", "2024-03-01 08:00:00", marks=pytest.mark.case("A11")),
-        pytest.param("seen", "2024-03-01", "2024-03-01 00:00:00", marks=pytest.mark.case("A12")),
-        pytest.param("city", "2024-03-01", "2024-03-01", marks=pytest.mark.case("A13")),
-        pytest.param("city", "Zürich", "Zürich", marks=pytest.mark.case("A27")),
-        pytest.param("extra", 1, None, marks=pytest.mark.case("A31")),
+        pytest.param("qty", 3.0, "3", marks=pytest.mark.case("runtimes-A1")),
+        pytest.param("qty", "9223372036854775807", "9223372036854775807", marks=pytest.mark.case("runtimes-A2")),
+        pytest.param("small", 2147483647, "2147483647", marks=pytest.mark.case("runtimes-A2")),
+        pytest.param("price", "9.5", "9.5", marks=pytest.mark.case("runtimes-A31")),
+        pytest.param("price", None, "nan", marks=pytest.mark.case("runtimes-A31")),
+        pytest.param("member", 1, "True", marks=pytest.mark.case("runtimes-A6")),
+        pytest.param("note", None, "None", marks=pytest.mark.case("runtimes-A9")),
+        pytest.param("seen", "2024-03-01T10:00:00Z", "2024-03-01 10:00:00", marks=pytest.mark.case("runtimes-A11")),
+        pytest.param(
+            "seen", "2024-03-01T10:00:00+02:00", "2024-03-01 08:00:00", marks=pytest.mark.case("runtimes-A11")
+        ),
+        pytest.param("seen", "2024-03-01", "2024-03-01 00:00:00", marks=pytest.mark.case("runtimes-A12")),
+        pytest.param("city", "2024-03-01", "2024-03-01", marks=pytest.mark.case("runtimes-A13")),
+        pytest.param("city", "Zürich", "Zürich", marks=pytest.mark.case("runtimes-A27")),
+        pytest.param("extra", 1, None, marks=pytest.mark.case("runtimes-A31")),
     ],
 )
 def test_a_value_that_fits_reaches_the_model(acts: Runtime, field: str, value: object, arrives: str | None) -> None:
@@ -178,60 +180,60 @@ def test_a_value_that_fits_reaches_the_model(acts: Runtime, field: str, value: o
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        pytest.param("qty", 2.7, marks=pytest.mark.case("A1")),
-        pytest.param("qty", -0.5, marks=pytest.mark.case("A1")),
-        pytest.param("qty", 9223372036854775808, marks=pytest.mark.case("A2")),
-        pytest.param("qty", 1e30, marks=pytest.mark.case("A2")),
-        pytest.param("small", 2147483648, marks=pytest.mark.case("A2")),
-        pytest.param("ratio", 1e39, marks=pytest.mark.case("A3")),
-        pytest.param("qty", None, marks=pytest.mark.case("A4")),
-        pytest.param("member", "false", marks=pytest.mark.case("A6")),
-        pytest.param("member", 2, marks=pytest.mark.case("A6")),
-        pytest.param("member", None, marks=pytest.mark.case("A7")),
-        pytest.param("city", None, marks=pytest.mark.case("A9")),
-        pytest.param("city", 7, marks=pytest.mark.case("A10")),
-        pytest.param("seen", "soon", marks=pytest.mark.case("A12")),
+        pytest.param("qty", 2.7, marks=pytest.mark.case("runtimes-A1")),
+        pytest.param("qty", -0.5, marks=pytest.mark.case("runtimes-A1")),
+        pytest.param("qty", 9223372036854775808, marks=pytest.mark.case("runtimes-A2")),
+        pytest.param("qty", 1e30, marks=pytest.mark.case("runtimes-A2")),
+        pytest.param("small", 2147483648, marks=pytest.mark.case("runtimes-A2")),
+        pytest.param("ratio", 1e39, marks=pytest.mark.case("runtimes-A3")),
+        pytest.param("qty", None, marks=pytest.mark.case("runtimes-A4")),
+        pytest.param("member", "false", marks=pytest.mark.case("runtimes-A6")),
+        pytest.param("member", 2, marks=pytest.mark.case("runtimes-A6")),
+        pytest.param("member", None, marks=pytest.mark.case("runtimes-A7")),
+        pytest.param("city", None, marks=pytest.mark.case("runtimes-A9")),
+        pytest.param("city", 7, marks=pytest.mark.case("runtimes-A10")),
+        pytest.param("seen", "soon", marks=pytest.mark.case("runtimes-A12")),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused_and_named(acts: Runtime, field: str, value: object) -> None:
     assert f"column `{field}`, row 0: " in refused(acts.post({"dataframe_records": [ROW | {field: value}]}), field)
 
 
-@pytest.mark.case("A3")
+@pytest.mark.case("runtimes-A3")
 def test_a_number_beyond_every_float_is_refused(acts: Runtime) -> None:
     body = json.dumps({"dataframe_records": [ROW]}).replace("9.5", "1e400").encode()
     assert "out of the range" in acts.post(body).error["message"]
 
 
-@pytest.mark.case("A8")
+@pytest.mark.case("runtimes-A8")
 def test_what_a_record_leaves_out_is_listed_without_the_optional_columns(acts: Runtime) -> None:
     message = refused(acts.post({"dataframe_records": [ROW, {"qty": 2}]}), "city")
     assert all(f"`{name}`, row 1" in message for name in ("city", "member", "seen"))
     assert not any(f"`{name}`" in message for name in ("qty", "score", "note", "small"))
 
 
-@pytest.mark.case("A15")
+@pytest.mark.case("runtimes-A15")
 def test_a_csv_row_is_the_json_row(acts: Runtime) -> None:
     csv = "qty,price,ratio,city,member,seen,score\n3,9.5,0.25,Oslo,False,2024-03-01T10:00:00,\n"
     answer = acts.ask("POST", "/invocations", csv.encode(), {"content-type": "text/csv"})
     assert answer.json["predictions"][0]["seen"] == seen(acts, ROW | {"score": None})
 
 
-@pytest.mark.case("A21")
+@pytest.mark.case("runtimes-A21")
 def test_what_is_not_finite_leaves_as_null_and_is_counted(acts: Runtime) -> None:
     before = acts.metric("knobless_runtime_non_finite_values_total")
     assert acts.post({"dataframe_records": [ROW | {"city": "odd"}]}).json == {"predictions": [None, None, 1.0]}
     assert acts.metric("knobless_runtime_non_finite_values_total") == before + 2
 
 
-@pytest.mark.case("A31")
+@pytest.mark.case("runtimes-A31")
 def test_no_rows_are_no_predictions(acts: Runtime) -> None:
     assert acts.post({"dataframe_split": {"columns": list(ROW), "data": []}}).json == {"predictions": []}
     assert acts.post({"dataframe_records": []}).json == {"predictions": []}
     assert acts.post({"inputs": []}).json == {"predictions": []}
 
 
-@pytest.mark.case("A28")
+@pytest.mark.case("runtimes-A28")
 def test_parameters_reach_the_model_with_their_defaults_and_unknown_ones_are_refused(acts: Runtime) -> None:
     body = {"dataframe_records": [ROW], "params": {"k": 7.0}}
     assert acts.post(body).json["predictions"][0]["params"] == {"k": 7, "t": 0.5}

@@ -34,7 +34,7 @@ def order(what: str) -> bytes:
     return json.dumps({"dataframe_records": [ROW | {"city": what}]}).encode()
 
 
-@pytest.mark.case("B5", "B9")
+@pytest.mark.case("runtimes-B5", "runtimes-B9")
 @pytest.mark.parametrize(
     ("method", "path", "headers", "body", "status", "code"),
     [
@@ -65,7 +65,7 @@ def test_405_says_what_is_allowed(acts: Runtime) -> None:
     assert acts.ask("GET", "/invocations").headers["allow"] == "POST"
 
 
-@pytest.mark.case("B1", "B2", "B4")
+@pytest.mark.case("runtimes-B1", "runtimes-B2", "runtimes-B4")
 @pytest.mark.parametrize(
     "body",
     [
@@ -88,7 +88,7 @@ def test_no_error_repeats_what_was_sent_nor_shows_our_code(acts: Runtime, body: 
     assert not any(leak in said for leak in (CANARY, "4711", "Traceback", "/runtimes/", "Error", ".py"))
 
 
-@pytest.mark.case("B3")
+@pytest.mark.case("runtimes-B3")
 def test_the_stack_of_a_failing_model_is_in_the_log_under_the_request_id(acts: Runtime) -> None:
     answer = acts.post(order("raise"), x_request_id="trace-me")
     assert "the endpoint's log" in answer.error["message"]
@@ -96,14 +96,14 @@ def test_the_stack_of_a_failing_model_is_in_the_log_under_the_request_id(acts: R
     assert any("ValueError: token 4711" in line.get("stack", "") for line in lines)
 
 
-@pytest.mark.case("J7")
+@pytest.mark.case("runtimes-J7")
 def test_what_a_model_logs_carries_the_request_id(acts: Runtime) -> None:
     assert acts.post(order("log"), x_request_id="log-me").status == 200
     (line,) = [line for line in acts.log if line["message"] == "a word from the model"]
     assert (line["request_id"], line["level"]) == ("log-me", "WARNING")
 
 
-@pytest.mark.case("A29")
+@pytest.mark.case("runtimes-A29")
 def test_a_chat_body_is_told_the_keys_of_this_model(acts: Runtime) -> None:
     message = acts.post({"messages": [{"role": "user", "content": "hi"}]}).error["message"]
     assert all(f"`{key}`" in message for key in ("dataframe_split", "dataframe_records", "instances", "inputs"))
@@ -126,7 +126,7 @@ def test_version_is_mlflow_s_and_every_answer_names_the_model_s(acts: Runtime) -
 # Sizes.
 
 
-@pytest.mark.case("D9")
+@pytest.mark.case("runtimes-D9")
 async def test_a_body_that_says_it_is_too_long_is_413_before_it_is_read(acts: Runtime) -> None:
     async with Connection.open(acts.port) as connection:
         connection.writer.write(
@@ -137,14 +137,14 @@ async def test_a_body_that_says_it_is_too_long_is_413_before_it_is_read(acts: Ru
     assert (answer.status, answer.error["code"]) == (413, "PAYLOAD_TOO_LARGE")
 
 
-@pytest.mark.case("D9")
+@pytest.mark.case("runtimes-D9")
 async def test_a_client_that_sends_a_long_body_whole_still_gets_its_413(acts: Runtime) -> None:
     async with Connection.open(acts.port) as connection:
         answer = await connection.ask("POST", "/invocations", b" " * (LIMIT + 1), JSON)
         assert (answer.status, answer.headers["connection"]) == (413, "close")
 
 
-@pytest.mark.case("D9")
+@pytest.mark.case("runtimes-D9")
 async def test_a_chunked_body_is_413_once_it_is_too_long(acts: Runtime) -> None:
     async with Connection.open(acts.port) as connection:
         connection.writer.write(
@@ -183,7 +183,7 @@ async def test_one_who_waits_for_100_continue_gets_413_without_sending(acts: Run
         assert await connection.reader.read() == b""  # closed, and no `100 Continue` came after the answer
 
 
-@pytest.mark.case("D10")
+@pytest.mark.case("runtimes-D10")
 def test_the_limit_counts_unpacked_bytes(acts: Runtime) -> None:
     bomb = gzip.compress(bytes(LIMIT + 1))
     assert acts.ask("POST", "/invocations", bomb, JSON | {"content-encoding": "gzip"}).status == 413
@@ -197,7 +197,7 @@ def test_a_body_at_the_limit_is_read(acts: Runtime) -> None:
 # Pressure.
 
 
-@pytest.mark.case("D2")
+@pytest.mark.case("runtimes-D2")
 async def test_above_the_ceiling_the_next_request_is_429_at_once(acts: Runtime) -> None:
     async with asyncio.TaskGroup() as group:
         busy = [group.create_task(once(acts, order("sleep:1"))) for _ in range(3)]
@@ -246,7 +246,7 @@ bodies = (
 kinds = st.sampled_from(["application/json", "text/csv", "application/x-parquet", "application/xml", ""])
 
 
-@pytest.mark.case("B7")
+@pytest.mark.case("runtimes-B7")
 def test_500_bodies_of_any_kind_are_4xx_or_no_rows_and_the_server_lives(acts: Runtime) -> None:
     with asyncio.Runner() as runner:
         stack = Connection.open(acts.port)

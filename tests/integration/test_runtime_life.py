@@ -56,7 +56,7 @@ async def shows(runtime: Runtime, name: str, value: float) -> None:
 # Loading.
 
 
-@pytest.mark.case("C1", "C3", "C4", "D4")
+@pytest.mark.case("runtimes-C1", "runtimes-C3", "runtimes-C4", "runtimes-D4")
 def test_until_the_model_answers_everything_is_503_but_liveness(tmp_path: Path) -> None:
     with serve("slow", tmp_path, "--predictors", "1", "--deadline-s", "1") as runtime:
         early = [runtime.ask("GET", path) for path in ("/health", "/ping", "/version", "/live", "/metrics")]
@@ -67,7 +67,7 @@ def test_until_the_model_answers_everything_is_503_but_liveness(tmp_path: Path) 
         assert runtime.post({"inputs": {"x": [1.0]}}).json == {"predictions": [1.0]}
 
 
-@pytest.mark.case("C1", "C22")
+@pytest.mark.case("runtimes-C1", "runtimes-C22")
 def test_a_model_that_can_not_be_loaded_ends_the_process_with_one_line(tmp_path: Path) -> None:
     with serve("broken", tmp_path, "--predictors", "2") as runtime:
         assert runtime.process.wait(60) == 3
@@ -93,7 +93,7 @@ def test_a_python_that_is_not_there_is_told_as_that(tmp_path: Path) -> None:
         assert "/nowhere/python can't be started: No such file or directory" in runtime.reason
 
 
-@pytest.mark.case("F1", "F2")
+@pytest.mark.case("runtimes-F1", "runtimes-F2")
 def test_each_predictor_loads_the_model_and_has_its_share_of_the_threads(tmp_path: Path) -> None:
     with serve("acts", tmp_path, "--predictors", "2") as runtime:
         runtime.wait_ready()
@@ -106,7 +106,7 @@ def test_each_predictor_loads_the_model_and_has_its_share_of_the_threads(tmp_pat
 # Deadlines and clients that leave.
 
 
-@pytest.mark.case("C5")
+@pytest.mark.case("runtimes-C5")
 async def test_probes_are_answered_while_a_prediction_blocks(acts: Runtime) -> None:
     async with asyncio.TaskGroup() as group:
         slow = group.create_task(once(acts, "sleep:2"))
@@ -117,7 +117,7 @@ async def test_probes_are_answered_while_a_prediction_blocks(acts: Runtime) -> N
     assert slow.result().status == 200
 
 
-@pytest.mark.case("D1", "D5")
+@pytest.mark.case("runtimes-D1", "runtimes-D5")
 async def test_a_stuck_prediction_is_504_and_its_predictor_is_replaced(tmp_path: Path) -> None:
     with serve("acts", tmp_path, "--predictors", "2", "--deadline-s", "2") as runtime:
         before = set(runtime.wait_ready().predictors())
@@ -133,7 +133,7 @@ async def test_a_stuck_prediction_is_504_and_its_predictor_is_replaced(tmp_path:
         assert runtime.metric(RESTARTS, cause="stuck") == 1
 
 
-@pytest.mark.case("D6")
+@pytest.mark.case("runtimes-D6")
 async def test_a_shorter_deadline_of_the_gateway_counts_and_kills_no_predictor(acts: Runtime) -> None:
     pids, restarts = acts.predictors(), acts.metric(RESTARTS)
     early = await once(acts, "sleep:1", x_knobless_deadline_ms="200")
@@ -143,7 +143,7 @@ async def test_a_shorter_deadline_of_the_gateway_counts_and_kills_no_predictor(a
     assert acts.metric(RESTARTS) == restarts
 
 
-@pytest.mark.case("D5")
+@pytest.mark.case("runtimes-D5")
 async def test_a_request_that_expires_while_it_waits_never_starts(acts: Runtime) -> None:
     pids = acts.predictors()
     async with asyncio.TaskGroup() as group:
@@ -184,7 +184,7 @@ async def test_a_client_that_leaves_in_the_middle_of_its_body_costs_nothing(acts
 # Predictors that die.
 
 
-@pytest.mark.case("C20", "G7")
+@pytest.mark.case("runtimes-C20", "runtimes-G7")
 @pytest.mark.parametrize("what", ["die", "exit"])
 async def test_a_predictor_that_ends_fails_its_own_request_and_no_other(acts: Runtime, what: str) -> None:
     async with asyncio.TaskGroup() as group:
@@ -195,7 +195,7 @@ async def test_a_predictor_that_ends_fails_its_own_request_and_no_other(acts: Ru
     assert [task.result().status for task in others] == [200, 200]  # they waited for the replacement
 
 
-@pytest.mark.case("C15", "C20")
+@pytest.mark.case("runtimes-C15", "runtimes-C20")
 def test_without_a_predictor_it_is_not_ready_but_alive_and_then_ready_again(acts: Runtime) -> None:
     (pid,) = acts.predictors()
     died = acts.metric(RESTARTS, cause="died")
@@ -218,7 +218,7 @@ def test_predictors_do_not_outlive_a_front_process_that_is_killed(tmp_path: Path
 # The end.
 
 
-@pytest.mark.case("C10", "C11", "C19")
+@pytest.mark.case("runtimes-C10", "runtimes-C11", "runtimes-C19")
 async def test_after_sigterm_it_is_not_ready_but_serves_what_still_comes(tmp_path: Path) -> None:
     with serve("acts", tmp_path, "--predictors", "1", "--deadline-s", "20") as runtime:
         runtime.wait_ready()
@@ -238,7 +238,7 @@ async def test_after_sigterm_it_is_not_ready_but_serves_what_still_comes(tmp_pat
 
 
 @pytest.mark.case("autoscaler-D7")
-@pytest.mark.case("C7", "C9")
+@pytest.mark.case("runtimes-C7", "runtimes-C9")
 async def test_sigterm_under_load_loses_no_request(tmp_path: Path) -> None:
     with serve("acts", tmp_path, "--predictors", "2", "--deadline-s", "10", "--linger-s", "30") as runtime:
         runtime.wait_ready()
@@ -271,7 +271,7 @@ async def keep_asking(runtime: Runtime, stop: asyncio.Event) -> list[int]:
     return statuses
 
 
-@pytest.mark.case("C13")
+@pytest.mark.case("runtimes-C13")
 async def test_once_the_window_is_over_new_requests_are_told_to_go_elsewhere(tmp_path: Path) -> None:
     with serve("acts", tmp_path, "--predictors", "1", "--deadline-s", "20", "--linger-s", "0.5") as runtime:
         runtime.wait_ready()
@@ -294,7 +294,7 @@ def accepts(runtime: Runtime) -> bool:
     return True
 
 
-@pytest.mark.case("C21")
+@pytest.mark.case("runtimes-C21")
 async def test_a_prediction_that_never_returns_can_not_hold_the_end_up(tmp_path: Path) -> None:
     with serve("acts", tmp_path, "--predictors", "1", "--deadline-s", "2") as runtime:
         runtime.wait_ready()
