@@ -110,7 +110,7 @@ def _revision() -> Schema:
 def _autoscaler() -> Schema:
     probe = record(("pod", "limit"), pod=text(), limit=whole(1), weight=whole(1, 256))
     learnt = {"knee": number(0), "baselineMs": number(0), "why": text(longest=256), "probe": probe}
-    sized = record(limit=whole(0), target=number(0), desired=whole(0), sized=flag(), **learnt)
+    sized = record(limit=whole(0), target=number(0), declared=number(0), desired=whole(0), sized=flag(), **learnt)
     decision = record(
         at=moment(),
         revision=text(longest=REVISION_LONGEST),

@@ -133,14 +133,25 @@ def _load(observation: Observation, verdict: Verdict) -> Object:
 
 
 def _size(decision: Decision, report: Report) -> Object:
-    """A size that is not yet written is not yet covered."""
+    """A size that is not yet written is not yet covered. `declared`: the target that the range is counted by; that of
+    a large pool is above it."""
     written = decision.revision not in report.unwritten
-    return {
-        "limit": decision.limit,
-        "target": round(decision.target, 3),
-        "desired": decision.desired if written else decision.issued,
-        "sized": decision.sized and written,
-    } | _learnt(report.learnt.get(decision.revision))
+    return (
+        {
+            "limit": decision.limit,
+            "target": round(decision.target, 3),
+            "desired": decision.desired if written else decision.issued,
+            "sized": decision.sized and written,
+        }
+        | _declared(decision, report.observation)
+        | _learnt(report.learnt.get(decision.revision))
+    )
+
+
+def _declared(decision: Decision, observation: Observation | None) -> Object:
+    seen = observation.revisions if observation is not None else ()
+    declared = next((revision.target for revision in seen if revision.name == decision.revision), None)
+    return {"declared": round(declared, 3)} if declared is not None else {}
 
 
 def _learnt(advice: Advice | None) -> Object:

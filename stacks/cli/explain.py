@@ -67,9 +67,10 @@ def explanation(endpoint: Object, now_s: float) -> Explanation:
     """Reads the status of one endpoint object, whatever part of it exists."""
     read, scaler = statuses.read(endpoint), mapping(endpoint, "status", "autoscaler")
     load, told_s = mapping(scaler, "load"), seconds(scaler.get("decidedAt"))
-    target = read.target_concurrency
-    bounds = (floor_replicas(read.minimum, target), ceiling_replicas(read.maximum, target)) if target else None
     traffic = str(mapping(endpoint, "status").get("trafficRevision") or "")
+    revision = mapping(scaler, "revisions", traffic)
+    declared = revision.get("declared") or read.target_concurrency  # a controller of before does not tell it
+    bounds = (floor_replicas(read.minimum, declared), ceiling_replicas(read.maximum, declared)) if declared else None
     return Explanation(
         endpoint=read.endpoint,
         team=read.team,
@@ -79,8 +80,8 @@ def explanation(endpoint: Object, now_s: float) -> Explanation:
         load=load,
         demand=read.demand,
         origin=_origin(load, read.demand),
-        target_concurrency=target,
-        revision=mapping(scaler, "revisions", traffic) | ({"name": traffic} if traffic else {}),
+        target_concurrency=read.target_concurrency,
+        revision=revision | ({"name": traffic} if traffic else {}),
         range_replicas=bounds,
         reason=scaler.get("reason"),
         rules=_rules(str(scaler.get("rules") or "")),

@@ -9,7 +9,7 @@ from controllers.autoscaler.control import Control, Mode
 from controllers.autoscaler.core import Decision, Verdict
 from controllers.autoscaler.demand import Demand
 from controllers.autoscaler.holds import Hold
-from controllers.autoscaler.observation import Observation, Role
+from controllers.autoscaler.observation import Observation, Revision, Role
 from controllers.autoscaler.rules import Reason
 from controllers.autoscaler.settings import Settings
 from controllers.autoscaler.status import Change, Report, detail, status_object
@@ -115,6 +115,13 @@ def test_the_load_is_told_as_it_was_seen_and_what_is_unknown_is_absent() -> None
     }
     blind = report(said=verdict(demand=None), observation=replace(OBSERVED, fast=None, service_time_s=None))
     assert written(blind)["autoscaler"]["load"] == {"peak": 201.0}
+
+
+def test_the_target_that_the_range_is_counted_by_stands_beside_a_large_pools_own() -> None:
+    seen = replace(OBSERVED, revisions=(Revision("iris-a", Role.TRAFFIC, 64, 51.2, 2, 2),))
+    pooled = verdict(decision(target=57.6))
+    said = written(report(said=pooled, observation=seen))["autoscaler"]["revisions"]["iris-a"]
+    assert (said["target"], said["declared"]) == (57.6, 51.2)
 
 
 PAUSED = Hold("Paused", "replicas are held, until `knobless resume`")

@@ -76,6 +76,14 @@ def test_what_is_learnt_of_a_replica_is_told() -> None:
     assert "limit 40, knee 41.5: Raised" in text
 
 
+def test_the_range_is_counted_by_the_declared_target_and_not_by_a_large_pools_own() -> None:
+    pooled = {"wine-1": {"limit": 64, "target": 57.6, "declared": 51.2}}
+    told = explain.explanation(endpoint(targetConcurrency=57.6, revisions=pooled), NOW_S)
+    assert (told.target_concurrency, told.range_replicas) == (57.6, (1, 10))
+    untold = explain.explanation(endpoint(targetConcurrency=57.6), NOW_S)
+    assert untold.range_replicas == (1, 9), "as a controller of before has it"
+
+
 def test_an_endpoint_of_which_nothing_is_told_shows_dashes_and_no_zero() -> None:
     bare = endpoint()
     del bare["status"]

@@ -39,7 +39,6 @@ class Reason(StrEnum):
     ELSEWHERE = "SlowDependency"
     OBJECTIVE = "ObjectiveOutOfReach"
     REBASELINED = "BaselineTakenAnew"
-    STEP = "BoundedStep"
     MINIMUM = "AtMinimum"
     MAXIMUM = "AtMaximum"
 
