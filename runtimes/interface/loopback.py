@@ -218,7 +218,8 @@ class _Connection(asyncio.Protocol):
         if self.status < 200:
             return
         self.keeps_alive = bool(self._parser.should_keep_alive())
-        self.streams = any(name == b"content-type" and value.startswith(EVENTS) for name, value in self.headers)
+        events = any(name == b"content-type" and value.startswith(EVENTS) for name, value in self.headers)
+        self.streams = events and self.status < 300  # an error is read whole, whatever it calls itself
         if self.streams:
             self._wake()
 

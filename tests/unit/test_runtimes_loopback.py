@@ -186,6 +186,13 @@ async def test_a_stream_comes_piece_by_piece_and_its_connection_is_used_again() 
         assert (await client.forward(call())).body == b"ok"
 
 
+async def test_an_error_is_whole_even_where_it_calls_itself_a_stream() -> None:
+    error = EVENTS.replace(b"200 OK", b"400 Bad Request") + chunk(b"data: no") + b"0\r\n\r\n"
+    async with serving(Says(error, OK)) as client:
+        answer = await client.forward(call())
+        assert (answer.status, answer.body, answer.pieces) == (400, b"data: no", None)
+
+
 async def test_a_stream_that_breaks_off_raises_after_what_came() -> None:
     async with serving(Says(EVENTS + chunk(b"data: 1\n\n"))) as client:
         answer = await client.forward(call())
