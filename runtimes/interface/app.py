@@ -32,6 +32,7 @@ _LATE = "the deadline passed before the model answered"
 _NOT_READY = "the model is not ready yet"
 _ENDING = "this replica is ending"
 _NO_BODY = Media("json")
+_MOST_DIGITS = 12
 _TEXT = b"text/plain; charset=utf-8"
 _log = logging.getLogger("runtimes.interface.app")
 
@@ -169,24 +170,27 @@ class Interface:
             )
         due_at = began + allowed_s(settings.deadline_s, headers.get(b"x-knobless-deadline-ms"))
         with Patience(due_at, exchange.receive, _LATE_BODY) as patience:
-            body = await self._body(exchange, media)
-            try:
-                patience.late = _LATE
-                patience.watch()
-                if scope["path"] == stateless.PATH:
-                    stateless.check(body)
-                reply = await self._engine.answer(_call(exchange, scope, media, body, due_at))
-            finally:
-                self._buffered.give_back(len(body))
+            reply = await self._asked(exchange, scope, media, patience)
             if reply.pieces is not None:
                 await self._stream(exchange, reply, patience)
         if reply.non_finite:
             self._metrics.non_finite.inc(reply.non_finite)
-        if reply.pieces is not None:
-            return
-        if len(reply.body) > settings.max_answer_bytes:
-            raise RefusedError(500, f"the model's answer is larger than {settings.max_answer_bytes} bytes")
-        await exchange.reply(reply)
+        if reply.pieces is None:
+            if len(reply.body) > settings.max_answer_bytes:
+                raise RefusedError(500, f"the model's answer is larger than {settings.max_answer_bytes} bytes")
+            await exchange.reply(reply)
+
+    async def _asked(self, exchange: Exchange, scope: Scope, media: Media, patience: Patience) -> Reply:
+        """The engine's reply. The body is held, and counted as that, no longer than until then."""
+        body = await self._body(exchange, media)
+        try:
+            patience.late = _LATE
+            patience.watch()
+            if scope["path"] == stateless.PATH:
+                stateless.check(body)
+            return await self._engine.answer(_call(exchange, scope, media, body, patience.due_at))
+        finally:
+            self._buffered.give_back(len(body))
 
     def _admit(self) -> About:
         about = self._engine.about
@@ -241,7 +245,7 @@ class Interface:
 def _call(exchange: Exchange, scope: Scope, media: Media, body: bytes, due_at: float) -> Call:
     headers = exchange.headers
     text = headers.get(b"inference-header-content-length")
-    if text is not None and not (text.isdigit() and int(text) <= len(body)):
+    if text is not None and not (text.isdigit() and len(text) <= _MOST_DIGITS and int(text) <= len(body)):
         raise RefusedError(400, "not the length of a header inside this body", "inference-header-content-length")
     return Call(
         exchange.id,
