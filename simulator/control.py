@@ -14,6 +14,7 @@ import numpy as np
 from simulator.policy import Fleet, NewPolicy, Sample, Seen
 from simulator.scenario import Scenario
 
+_KEPT_EVERY_S = 60.0
 _ABSURD = (math.nan, math.inf, -5.0, 1e9)
 
 
@@ -25,6 +26,8 @@ class Control:
         self._owed: list[Sample] = []  # since the last one that came through
         self._first = 0  # index of the first sample that this controller has seen
         self._dead_until_s = 0.0
+        self._kept: str | None = None
+        self._keep_at_s = _KEPT_EVERY_S
         self._restarts = sorted(scenario.restarts, key=lambda restart: restart.at_s)
         self._due_s = float(random.integers(0, max(int(self.policy.period_s), 1)) + 1)
 
@@ -55,6 +58,9 @@ class Control:
             return None
         self._due_s = max(self._due_s + max(self.policy.period_s, 1.0), now_s + 0.5)
         said = self.policy.decide(Seen(now_s, self._visible(now_s), fleet, self._scenario.slots))
+        if now_s >= self._keep_at_s:
+            self._keep_at_s = now_s + _KEPT_EVERY_S
+            self._kept = self.policy.keep(now_s)
         if said is None or said == fleet.issued:
             return None
         return min(max(said, self._scenario.min_replicas), self._scenario.max_replicas)
@@ -63,6 +69,8 @@ class Control:
         self._dead_until_s = now_s + self._restarts.pop(0).down_s
         self._first = len(self._samples) + int(self._dead_until_s - now_s)
         self.policy = self._new_policy()
+        if self._kept is not None:
+            self.policy.resume(self._kept)
 
     def _visible(self, now_s: float) -> list[Sample]:
         """Samples are one a second, so ages are counts."""

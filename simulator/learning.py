@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from controllers.autoscaler.load import Counters, LoadSample
 from controllers.autoscaler.vertical.evidence import Tallies, evidence_of, next_epoch, tally
-from controllers.autoscaler.vertical.knowledge import Knowledge
+from controllers.autoscaler.vertical.knowledge import Knowledge, settled
 from controllers.autoscaler.vertical.learner import Advice, learn
 from controllers.autoscaler.vertical.settings import Settings
 from controllers.autoscaler.vertical.signals import Signals
@@ -46,6 +46,13 @@ class Learning:
         if asked is None or asked.pod is None:
             return None
         return Probe(int(asked.pod), asked.limit, asked.weight)
+
+    @property
+    def to_keep(self) -> Knowledge:
+        return settled(self._knowledge)
+
+    def resume(self, knowledge: Knowledge) -> None:
+        self._knowledge = knowledge
 
     def count(self, sample: Sample) -> None:
         """What each replica did since the last sample that came through."""

@@ -53,6 +53,7 @@ class Meter:
             queued_now=queued,
             service_s=self.service_s / self.completed if self.completed else None,
             pods=pods,
+            ever=self.tally.attempts,
         )
         self._clear()
         return sample

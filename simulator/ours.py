@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections import deque
 
+from controllers.autoscaler.checkpoint import Arrivals, Checkpoint, entry_of, parse_entry
 from controllers.autoscaler.cycle import Inputs, Remembered, cycle
 from controllers.autoscaler.demand import presses
+from controllers.autoscaler.gap import BRIDGE_MAX_S, bridged, mean_rps
 from controllers.autoscaler.load import Load, LoadSample
 from controllers.autoscaler.observation import Revision, Role, observation_of
 from controllers.autoscaler.settings import Settings
@@ -22,7 +24,7 @@ from spec.sizing import target_of
 # Readings further apart are two beginnings, not one interval.
 _INTERVAL_MAX_S = 5.0
 _QUEUE_TIMEOUT_S = 5.0
-_REVISION = "simulated"
+_REVISION, _BALANCER = "simulated", "balancer"
 
 
 def ours(
@@ -64,6 +66,8 @@ class Ours(Plain):
         self._concurrency, self._settings, self._learning = concurrency, settings, learning
         self._self_test_s = self_test_s
         self._remembered = Remembered()
+        self._before: Checkpoint | None = None
+        self._arrivals: Arrivals = {}
         self._asked: int | None = None
         self._samples: deque[LoadSample] = deque(maxlen=int(self.window_s))
 
@@ -92,9 +96,31 @@ class Ours(Plain):
         revisions = (self._revision(seen),)
         observation = observation_of(samples, revisions, self._concurrency, self._settings, seen.now_s, prior_s)
         inputs = Inputs(observation, self._settings, seen.now_s)
-        self._remembered, turn = cycle(self._remembered, inputs)
+        self._remembered, turn = cycle(self._bridged(seen.now_s), inputs)
         self._asked = turn.verdict.decisions[0].desired
         return self._asked
+
+    def keep(self, now_s: float) -> str:
+        """A checkpoint, as the controller writes it. Moments are those of the run's own clock."""
+        knowledge = {_REVISION: self._learning.to_keep} if self._learning else {}
+        return entry_of(Checkpoint(_REVISION, now_s, self._remembered, self._arrivals, knowledge), 0.0)
+
+    def resume(self, kept: str) -> None:
+        before = parse_entry(kept, 0.0)
+        self._before, self._remembered = before, before.remembered
+        if self._learning and _REVISION in before.knowledge:
+            self._learning.resume(before.knowledge[_REVISION])
+
+    def _bridged(self, now_s: float) -> Remembered:
+        """Over the gap since the checkpoint, where the balancer's count of arrivals tells it."""
+        before = self._before
+        if before is None:
+            return self._remembered
+        elapsed_s = now_s - before.written_s
+        rps = mean_rps(before.arrivals, self._arrivals, elapsed_s)
+        if rps is not None or elapsed_s > BRIDGE_MAX_S:
+            self._before = None
+        return bridged(self._remembered, rps, self._settings, now_s)
 
     def _is_due(self, now_s: float) -> bool:
         """Every cycle, and at once where the newest sample shows an overload."""
@@ -114,6 +140,8 @@ class Ours(Plain):
             fresh.append(sample)
         for sample in reversed(fresh):
             self._samples.append(load_sample(sample))
+            if sample.known:
+                self._arrivals = {_BALANCER: {_REVISION: sample.ever}}
             if self._learning:
                 self._learning.count(sample)
 

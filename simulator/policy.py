@@ -25,6 +25,7 @@ class Sample:
     means over the last second, `in_flight_now` and `queued_now` what a reading at its end shows. `service_s`: mean
     service time of what completed, None where nothing did. `known` False: lost, and its numbers mean nothing.
     `pods`: requests in flight and ever sent there, by replica; None where the engine does not tell them apart.
+    `ever`: attempts since the run began.
     """
 
     at_s: float
@@ -40,6 +41,7 @@ class Sample:
     known: bool = True
     span_s: float = 1.0
     pods: Pods | None = None
+    ever: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,8 @@ class Probe:
 
 
 class Policy(Protocol):
-    """Decides replicas. Made anew for each run and after a simulated restart, so what it keeps it keeps in itself.
+    """Decides replicas. Made anew for each run and after a simulated restart, so what it keeps it keeps in itself, or
+    hands out to be kept.
 
     `period_s`: how often `decide` is called. `metric_delay_s`: the age of the youngest sample that it is shown.
     `window_s`: how many seconds of samples it wants. `queue`, `limit` and `probe` are read again after each decision.
@@ -145,6 +148,12 @@ class Policy(Protocol):
     def decide(self, seen: Seen) -> int | None:
         """The replicas to issue, starting ones included; None: as they are."""
 
+    def keep(self, now_s: float) -> str | None:
+        """What is to outlive this controller, asked for every minute; None: nothing."""
+
+    def resume(self, kept: str) -> None:
+        """Goes on from what the one before handed out last."""
+
 
 class Plain:
     """The protocol's attributes at their plainest, for a policy to inherit and to override."""
@@ -156,6 +165,12 @@ class Plain:
     queue: QueueRules = UNBOUNDED
     limit: int | None = None
     probe: Probe | None = None
+
+    def keep(self, now_s: float) -> str | None:
+        return None
+
+    def resume(self, kept: str) -> None:
+        raise NotImplementedError("what keeps something says how it goes on from it")
 
 
 NewPolicy = Callable[[], Policy]

@@ -82,7 +82,8 @@ class Metrics:
 
 @dataclass(frozen=True)
 class Restart:
-    """The controller dies at `at_s`, with all it kept, and another decides from `down_s` later on."""
+    """The controller dies at `at_s`, and another decides from `down_s` later on, with what was kept within the minute
+    before."""
 
     at_s: float
     down_s: float = 5.0
