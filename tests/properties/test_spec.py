@@ -20,7 +20,26 @@ from spec.yaml_text import read_yaml
 
 FILE = "stacks/local/endpoints/alpha/iris.yaml"
 FIELDS = ["endpoint", "model", "concurrency", "min", "max", "resources", "cpu", "access", "teams", "queue", "cluster"]
-WORDS = ["iris", "models:/iris/1", "on", "010", "1e3", "0", "64", "-1", "~", "{}", "[]", "*a", "&a 1", "!!str x", "1Gi"]
+FIELDS += ["image", "container", "protocol", "port", "paths", "env", "secret", "key", "accelerator", "nodes", "runtime"]
+WORDS = [
+    "r.io/a:1",
+    "v2",
+    "iris",
+    "models:/iris/1",
+    "on",
+    "010",
+    "1e3",
+    "0",
+    "64",
+    "-1",
+    "~",
+    "{}",
+    "[]",
+    "*a",
+    "&a 1",
+    "!!str x",
+    "1Gi",
+]
 PIECES = st.sampled_from([*[f"{field}: " for field in FIELDS], *WORDS, "\n", "  ", "- ", "{", "}", "[", "]", ", ", "'"])
 YAML_LIKE = st.lists(PIECES, max_size=40).map("".join)
 TEXTS = st.one_of(st.text(max_size=200), YAML_LIKE, st.binary(max_size=200))
