@@ -168,6 +168,12 @@ def test_a_wrong_optional_field_is_one_problem(line: str, problem: str) -> None:
     assert text.startswith(f"{FILE}:{problem}")
 
 
+@pytest.mark.case("runtimes-H4")
+def test_a_model_without_a_version_is_refused_with_what_to_write() -> None:
+    (text,) = told(MINIMAL.replace("models:/iris/1", "models:/fraud"))
+    assert "'models:/fraud' names no version: write models:/fraud/<version>" in text
+
+
 IMAGE = """\
 endpoint: iris
 image: ghcr.io/acme/iris:1.4
