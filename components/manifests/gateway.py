@@ -228,10 +228,14 @@ def _control(platform: PlatformSpec, image: str) -> Manifest:
 
 
 def restarting(command: str) -> str:
-    """A shell script that starts `command` again, one second after it ends, until it is itself told to end."""
+    """A shell script that starts `command` again, one second after it ends, until it is itself told to end.
+
+    Told in the moment between the start and the assignment of `child`, it has nobody to tell yet: so it looks again.
+    """
     return (
         "trap 'ending=1; kill -TERM \"$child\"' TERM INT; "
-        f'while [ -z "$ending" ]; do {command} & child=$!; wait "$child"; wait "$child"; '
+        f'while [ -z "$ending" ]; do {command} & child=$!; [ -z "$ending" ] || kill -TERM "$child"; '
+        'wait "$child"; wait "$child"; '
         '[ -n "$ending" ] || sleep 1; done'
     )
 

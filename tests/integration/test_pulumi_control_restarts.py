@@ -43,6 +43,7 @@ def test_a_control_plane_that_dies_comes_back_and_one_that_is_asked_to_leave_doe
         assert shell.wait(20) == 0
     finally:
         shell.kill()
+        shell.wait()
     assert lines(tmp_path / "asked") == ["asked"]
     assert len(lines(started)) == 3
 
@@ -58,4 +59,20 @@ def test_the_shell_waits_for_the_control_plane_to_end(tmp_path: Path) -> None:
         shell.wait(20)
     finally:
         shell.kill()
+        shell.wait()
     assert lines(tmp_path / "done") == ["done"]
+
+
+def test_a_shell_that_is_told_to_end_before_it_knows_its_child_tells_it_too(tmp_path: Path) -> None:
+    """The signal comes between the start and the assignment; it hung until it was killed."""
+    script = restarting(COMMAND).replace("child=$!", "sleep 1; child=$!")
+    assert "sleep 1; child" in script
+    shell = subprocess.Popen(["/bin/sh", "-c", script], cwd=tmp_path)
+    try:
+        until(lambda: bool(lines(tmp_path / "started")), "the start")
+        shell.terminate()
+        assert shell.wait(20) == 0
+    finally:
+        shell.kill()
+        shell.wait()
+    assert lines(tmp_path / "asked") == ["asked"]

@@ -53,8 +53,8 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
         said = json.loads(done.stdout.splitlines()[-1])
         yield Registry(url, said["id"], said["sha256"])
     finally:
-        os.killpg(server.pid, 15)
-        server.wait(20)
+        os.killpg(server.pid, 9)
+        server.wait()
 
 
 def environment(**own: str) -> dict[str, str]:
@@ -78,7 +78,7 @@ def fetch(url: str, uri: str, sha256: str, to: Path) -> tuple[int, str, list[dic
     return done.returncode, reason.read_text() if reason.exists() else "", lines
 
 
-@pytest.mark.case("H1", "H2", "H3")
+@pytest.mark.case("runtimes-H1", "runtimes-H2", "runtimes-H3")
 def test_a_version_and_a_logged_model_arrive_whole_and_only_once(registry: Registry, tmp_path: Path) -> None:
     to = tmp_path / "model"
     first = fetch(registry.url, "models:/line/1", registry.sha256, to)

@@ -43,7 +43,7 @@ ENVIRONMENT = f"t{uuid.uuid4().hex[:12]}"
 PLATFORM = f"""
 environment: {ENVIRONMENT}
 teams:
-  alpha: {{quota: {{cpu: "4", memory: 8Gi, pods: 20}}}}
+  alpha: {{quota: {{cpu: "16", memory: 64Gi, pods: 80}}}}
   beta: {{}}
 """
 CONTROLLERS = (

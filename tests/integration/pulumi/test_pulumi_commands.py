@@ -46,9 +46,9 @@ def unprotected(engine: Any, stack: str, *kinds: str) -> list[str]:
     return [urn for urn, each in objects.items() if each["type"].endswith(kinds) and not each.get("protect")]
 
 
-def written(engine: Any) -> set[str]:
-    """Every file of the backend and every generated one of this checkout."""
-    generated = (ROOT / ".pulumi-config").glob("*")
+def written(engine: Any, environment: str) -> set[str]:
+    """Every file of the backend and every generated one of this environment; the checkout has others' too."""
+    generated = (ROOT / ".pulumi-config").glob(f"*.{environment}.*")
     return {str(path) for path in (*(engine.folder / "state").rglob("*"), *generated) if path.is_file()}
 
 
@@ -62,14 +62,14 @@ def test_many_endpoints_are_planned_at_once_and_no_trace_of_the_plan_stays(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     names = [f"planned-{number}" for number in range(6)]
     stacks = [engine.endpoint("beta", name) for name in names]
-    before = written(engine)
+    before = written(engine, workspace.environment)
     plans = planned(command, workspace.environment, *stacks)
     assert [plan.stack for plan in plans] == stacks
     for name, plan in zip(names, plans, strict=True):
         lines = planning.describe(plan)
         assert "new endpoint" in lines[0]
         assert f"create ModelEndpoint team-beta/{name}" in {line.strip() for line in lines}
-    assert written(engine) == before
+    assert written(engine, workspace.environment) == before
     assert list(tmp_path.iterdir()) == []
     assert not set(stacks) & set(command.stacks())
 
@@ -96,7 +96,7 @@ def test_an_interrupted_plan_leaves_no_trace_either(
     engine: Any, platform: str, command: Any, workspace: Any, tmp_path: Path, until: Callable[..., None]
 ) -> None:
     stacks = [engine.endpoint("beta", f"interrupted-{number}") for number in range(4)]
-    before = written(engine)
+    before = written(engine, workspace.environment)
     argv = [str(workspace.root), str(workspace.stacks), str(workspace.home), workspace.environment]
     running = subprocess.Popen(
         [sys.executable, "-c", PLAN, *argv, str(Path(engine.program).parent), *stacks],
@@ -108,7 +108,7 @@ def test_an_interrupted_plan_leaves_no_trace_either(
     _, said = running.communicate(timeout=60)
     assert running.returncode == 130, said
     assert list(tmp_path.glob("knobless-plan-*")) == []
-    assert written(engine) == before
+    assert written(engine, workspace.environment) == before
     assert not set(stacks) & set(command.stacks())
 
 
