@@ -15,7 +15,6 @@ from pathlib import Path
 
 PYTHON = "3.11"  # of Debian bookworm, the image's base
 CONTAINERFILE = "images/mlflow/Containerfile"
-CONTEXT_FOLDER = "runtimes"  # what the build context holds besides the model's requirements
 CONTEXT_REQUIREMENTS = "model-requirements.txt"
 _MLFLOW = re.compile(r"mlflow(-skinny)?\s*(\[[^\]]*\])?\s*([=<>~!;@ ]|$)", re.IGNORECASE)
 _NOT_FROM_AN_INDEX = re.compile(r"(-r|-c|-e|--requirement|--constraint|--editable)\b|\.{0,2}/|file:|.*@\s*file:|code/")

@@ -7,8 +7,8 @@ knows which image belongs to this checkout without anybody telling it; what runs
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
@@ -17,23 +17,49 @@ from spec.image_reference import DOCKER_HUB, ImageReference
 
 _HUB_HOST = "registry-1.docker.io"  # where Docker Hub's images are asked for
 NAMESPACE = "knobless"
-PLATFORM, PROXY, FETCH = "platform", "proxy", "fetch"
+PLATFORM, PROXY, FETCH, VLLM, VLLM_GPU, TRITON = "platform", "proxy", "fetch", "vllm", "vllm-gpu", "triton"
 MODEL_REPOSITORY = f"{NAMESPACE}/model"
-_SHARED = ("runtimes/__init__.py", "runtimes/jsonlog.py", "runtimes/termination.py")
-# The images of this checkout: nothing of a model is in them, so what goes in is in Git. An engine's gets its name.
-INPUTS = {
-    PLATFORM: ("images/base", "images/platform", "requirements/platform.txt", "spec", "controllers"),
-    PROXY: (
-        *("images/base", "images/proxy", "runtimes/requirements.txt", *_SHARED),
-        *("runtimes/interface", "runtimes/proxy"),
+
+
+@dataclass(frozen=True)
+class Own:
+    """One image of this checkout: the folder of its Containerfile below images/, all that goes in, build arguments."""
+
+    folder: str
+    inputs: tuple[str, ...]
+    arguments: Mapping[str, str] = field(default_factory=dict)
+
+
+_STEP = ("runtimes/__init__.py", "runtimes/jsonlog.py", "runtimes/termination.py")
+_INTERFACE = (*_STEP, "runtimes/interface")
+_ENGINE = (
+    *(*_INTERFACE, "runtimes/gpus.py"),
+    *("runtimes/images.py", "runtimes/selection.py", "runtimes/selection_card.py"),
+)
+_VLLM = ("images/base", "images/vllm", *_ENGINE, "runtimes/vllm", "requirements/vllm.txt", "requirements/vllm-gpu.txt")
+# Nothing of a model is in them, so what goes in is in Git. An engine's image has the engine's name.
+OWN = {
+    PLATFORM: Own("platform", ("images/base", "images/platform", "requirements/platform.txt", "spec", "controllers")),
+    PROXY: Own("proxy", ("images/base", "images/proxy", *_INTERFACE, "runtimes/proxy", "runtimes/requirements.txt")),
+    FETCH: Own(
+        "fetch",
+        ("images/base", "images/fetch", *_STEP, "runtimes/digest.py", "runtimes/fetch.py", "requirements/fetch.txt"),
     ),
-    FETCH: (
-        *("images/base", "images/fetch", "requirements/fetch.txt", *_SHARED),
-        *("runtimes/digest.py", "runtimes/fetch.py"),
+    VLLM: Own("vllm", _VLLM),
+    VLLM_GPU: Own("vllm", _VLLM, {"REQUIREMENTS": "vllm-gpu.txt", "COMPILER": "gcc libc6-dev python3-dev"}),
+    TRITON: Own(
+        "triton",
+        (
+            *("images/base", "images/triton", *_ENGINE, "runtimes/quota.py", "runtimes/triton"),
+            *("runtimes/requirements.txt", "requirements/triton.txt"),
+        ),
     ),
-    "vllm": ("images/base", "images/vllm", "runtimes"),
-    "triton": ("images/base", "images/triton", "runtimes"),
 }
+# What goes into the image of a model beside its own requirements.
+MODEL_INPUTS = (
+    *(*_INTERFACE, "runtimes/quota.py", "runtimes/mlflow", "runtimes/protocols", "runtimes/requirements.txt"),
+    *("runtimes/digest.py", "runtimes/fetch.py"),
+)
 _TAG_LENGTH = 16
 _MANIFESTS = (
     "application/vnd.oci.image.index.v1+json",
@@ -64,8 +90,8 @@ class Image:
 
 
 def own_image(registry: str, root: Path, name: str) -> Image:
-    """One of this checkout's images, by a name of `INPUTS`."""
-    return Image(registry, f"{NAMESPACE}/{name}", inputs_tag(root, INPUTS[name]))
+    """One of this checkout's images, by a name of `OWN`."""
+    return Image(registry, f"{NAMESPACE}/{name}", inputs_tag(root, OWN[name].inputs, OWN[name].arguments))
 
 
 def reference_image(reference: ImageReference) -> Image:
@@ -78,12 +104,19 @@ def model_image(registry: str, environment: str) -> Image:
     return Image(registry, MODEL_REPOSITORY, environment)
 
 
-def inputs_tag(root: Path, inputs: Iterable[str]) -> str:
-    """The first digits of a SHA-256 over the inputs' paths and bytes; `inputs` are files and folders below `root`."""
+def engine_image(engine: str, gpus: int) -> str:
+    """The name in `OWN` of an engine's image: vLLM's packages for GPUs are others."""
+    return VLLM_GPU if engine == VLLM and gpus else engine
+
+
+def inputs_tag(root: Path, inputs: Iterable[str], arguments: Mapping[str, str]) -> str:
+    """The first digits of a SHA-256 over arguments and the inputs' paths and bytes; `inputs` are files and folders
+    below `root`."""
     lines = [
         f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(root).as_posix()}\n"
         for path in sorted(_files(root, inputs))
     ]
+    lines += [f"{name}={value}\n" for name, value in sorted(arguments.items())]
     return hashlib.sha256("".join(lines).encode()).hexdigest()[:_TAG_LENGTH]
 
 

@@ -118,25 +118,24 @@ def _choose_model(site: Site, spec: EndpointSpec, client: httpx.Client, recipe: 
         tag = runtime_images.image_tag(environment, recipe)
         wanted.models[tag] = environment
     else:
-        wanted.add_own(choice.runtime, images.FETCH)
+        wanted.add_own(images.engine_image(choice.runtime, choice.gpus), images.FETCH)
     model_facts.note(client, model, tag)
     wanted.lines.append(f"{spec.endpoint:<12} {spec.model}: {told(choice)}")
 
 
 def _push_own(site: Site, name: str) -> str:
     """An image of this checkout's own; the context is what goes into it, nothing else."""
-    root = site.workspace.root
+    root, own = site.workspace.root, images.OWN[name]
     wanted = images.own_image(site.facts.registry, root, name)
     found = site.lookup.find(wanted)
     if found is None:
-        if not (root / "images" / name / "Containerfile").is_file():
-            raise CliError(f"this checkout has no images/{name}/Containerfile, which an endpoint needs")
         base = _base(site, wanted)
         with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=_scratch(site.workspace)) as folder:
-            for each in images.INPUTS[name]:
+            for each in own.inputs:
                 _copy(root / each, Path(folder) / each)
-            containerfile = Path(folder) / "images" / name / "Containerfile"
-            _publish(site, Recipe(name, containerfile, Path(folder), wanted.tag, {"BASE": base}))
+            containerfile = Path(folder) / "images" / own.folder / "Containerfile"
+            arguments = {"BASE": base, **own.arguments}
+            _publish(site, Recipe(name, containerfile, Path(folder), wanted.tag, arguments))
         found = site.lookup.digest(wanted)
     return f"{name:<12} {found}"
 
@@ -163,7 +162,7 @@ def recipe_digest(root: Path) -> str:
     """Over what we put into a model's image ourselves. The mirror that Debian comes from is no part of it: machines
     with different ones must agree on a model's image, or each would replace the other's pods."""
     base = f"{debian.RELEASE} {builder.inputs_digest((debian.SOURCE,), {'left out': ' '.join(debian.LEFT_OUT)})}"
-    inputs = (root / runtime_images.CONTAINERFILE, root / runtime_images.CONTEXT_FOLDER)
+    inputs = (root / name for name in (runtime_images.CONTAINERFILE, *images.MODEL_INPUTS))
     return builder.inputs_digest(inputs, {"BASE": base})
 
 
@@ -174,7 +173,8 @@ def _push_model(site: Site, tag: str, wanted: runtime_images.Environment) -> Non
     base = _base(site, image)
     with tempfile.TemporaryDirectory(prefix="model-", dir=_scratch(site.workspace)) as folder:
         context, root = Path(folder), site.workspace.root
-        _copy(root / runtime_images.CONTEXT_FOLDER, context / runtime_images.CONTEXT_FOLDER)
+        for each in images.MODEL_INPUTS:
+            _copy(root / each, context / each)
         (context / runtime_images.CONTEXT_REQUIREMENTS).write_text(wanted.requirements_text)
         _publish(site, Recipe("model", root / runtime_images.CONTAINERFILE, context, tag, {"BASE": base}))
 

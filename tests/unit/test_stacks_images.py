@@ -108,11 +108,20 @@ def test_docker_hub_is_asked_where_it_answers_and_named_as_people_name_it() -> N
     assert found == f"docker.io/library/redis@{DIGEST}"
 
 
-@pytest.mark.parametrize("name", [name for name in images.INPUTS if name in ("platform", "proxy", "fetch")])
+@pytest.mark.parametrize("name", images.OWN)
 def test_what_goes_into_an_own_image_is_in_the_checkout(name: str) -> None:
     root = Path(__file__).parents[2]
-    assert all((root / each).exists() for each in images.INPUTS[name])
+    assert all((root / each).exists() for each in images.OWN[name].inputs)
+    assert f"images/{images.OWN[name].folder}" in images.OWN[name].inputs
     assert len(images.own_image("r", root, name).tag) == 16
+
+
+def test_vllm_for_gpus_is_another_image_than_vllm_for_a_cpu() -> None:
+    names = [images.engine_image("vllm", gpus) for gpus in (0, 1, 8)]
+    assert names == ["vllm", "vllm-gpu", "vllm-gpu"]
+    assert images.engine_image("triton", 1) == "triton"
+    tags = {images.own_image("r", Path(__file__).parents[2], name).tag for name in names}
+    assert len(tags) == 2
 
 
 def test_a_tag_that_is_not_there_is_none() -> None:
@@ -152,16 +161,21 @@ def test_an_image_that_cannot_be_named_says_why_and_what_to_do(
         images.resolve(client(answer), IMAGE, "http")
 
 
-IMPORT = re.compile(r"^\s*(?:from|import) (runtimes[\w.]*)(?: import (\w+))?", re.MULTILINE)
+IMPORT = re.compile(r"^\s*(?:from|import) (runtimes[\w.]*)(?: import ([\w, ]+))?", re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", [images.PROXY, images.FETCH])
-def test_what_an_own_image_imports_of_ours_goes_into_it(name: str) -> None:
+@pytest.mark.parametrize(
+    "inputs",
+    [*(own.inputs for name, own in images.OWN.items() if name != images.PLATFORM), images.MODEL_INPUTS],
+    ids=[*(name for name in images.OWN if name != images.PLATFORM), "model"],
+)
+def test_what_an_image_imports_of_ours_goes_into_it(inputs: tuple[str, ...]) -> None:
     root = Path(__file__).parents[2]
-    given = [root / each for each in images.INPUTS[name] if each.startswith("runtimes/")]
+    given = [root / each for each in inputs if each.startswith("runtimes/")]
     sources = [path for each in given for path in ([each] if each.suffix == ".py" else each.rglob("*.py"))]
     for source in sources:
-        for module, below in IMPORT.findall(source.read_text()):
+        for module, names in IMPORT.findall(source.read_text()):
             path = root / module.replace(".", "/")
-            found = [path / f"{below}.py", path.with_suffix(".py"), path / "__init__.py"]
-            assert next(each for each in found if each.is_file()) in sources, f"{source}: {module}"
+            below = [path / f"{name.strip()}.py" for name in names.split(",")]
+            wanted = [each for each in (*below, path.with_suffix(".py"), path / "__init__.py") if each.is_file()]
+            assert set(wanted) <= set(sources), f"{source}: {module}"
