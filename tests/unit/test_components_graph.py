@@ -43,6 +43,7 @@ def recorded_now(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("stack", STACKS)
 def test_the_program_registers_what_the_golden_says(stack: str, recorded_now: Path) -> None:
     golden = (GOLDENS / "recorded" / f"{stack}.json").read_text()
@@ -50,6 +51,7 @@ def test_the_program_registers_what_the_golden_says(stack: str, recorded_now: Pa
     assert json.loads(now) == json.loads(golden), "if this change is meant: python tests/goldens/write.py"
 
 
+@pytest.mark.process
 @pytest.mark.case("pulumi-F3")
 def test_what_is_rendered_depends_on_no_cluster_that_happens_to_be_configured(tmp_path: Path) -> None:
     command = [sys.executable, str(GOLDENS / "record_graph.py"), "local.alpha.wine", str(GOLDENS.parents[1] / "stacks")]
@@ -62,6 +64,7 @@ def test_what_is_rendered_depends_on_no_cluster_that_happens_to_be_configured(tm
     assert [json.loads(text)["resources"] for text in recorded] == [resources("local.alpha.wine")]
 
 
+@pytest.mark.process
 def test_every_recorded_stack_has_a_golden(recorded_now: Path) -> None:
     assert sorted(path.name for path in recorded_now.glob("*.json")) == [path.name for path in RECORDED]
 

@@ -8,7 +8,7 @@ import pytest
 
 from components.manifests import gateway
 from controllers.gateway import render
-from runtimes.mlflow.settings import KEEP_ALIVE_S
+from runtimes.interface.settings import KEEP_ALIVE_S
 from spec.platform import load_platform
 from tests.goldens.gateway.write import DESIRED, SETTINGS
 

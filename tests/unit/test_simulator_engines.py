@@ -186,6 +186,7 @@ def totals(case: str, engine: Engine) -> list[Result]:
     return [simulate(scenario, new_policy(scenario), seed, engine) for seed in SEEDS_BY_CASE.get(case, SEEDS)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_the_engines_agree_on_bad_requests_within_two_percent_of_all_and_on_cost_within_three(case: str) -> None:
     exact, coarse = totals(case, Engine.EXACT), totals(case, Engine.COARSE)
