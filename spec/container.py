@@ -69,7 +69,8 @@ Folders = Annotated[tuple[Annotated[str, AfterValidator(_check_folder)], ...], B
 
 class Container(SpecModel):
     """A foreign server's promises. It runs as the image's own user (or `user`), never as root, without capabilities,
-    on a file system that it can't write but for /tmp and what `writable` names."""
+    on a file system that it can't write but for /tmp and what `writable` names. `paths` take requests beside those of
+    the protocol; http has none of its own."""
 
     protocol: Annotated[Protocol, Allowed("mlflow, v2, openai, http")]
     port: Annotated[int, AfterValidator(_check_port)] = Field(default=8080, ge=1, le=65_535)
@@ -82,8 +83,6 @@ class Container(SpecModel):
     @model_validator(mode="after")
     def _check(self) -> Container:
         if self.protocol != "http":
-            if self.paths:
-                raise refused(f"the protocol {self.protocol} has its own paths: remove them", field="paths")
             return self
         if not self.paths:
             raise refused("the protocol http has no paths of its own: name those that take requests", field="paths")

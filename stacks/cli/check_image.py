@@ -190,7 +190,7 @@ def _end(wanted: Wanted, process: contained.Process, client: httpx.Client) -> It
 @click.option("--protocol", help="mlflow, v2, openai or http; not needed for an endpoint.")
 @click.option("--port", type=int, help="Where it listens (8080).")
 @click.option("--health", help="Answers 200 once it takes requests; the protocol's own by default.")
-@click.option("--path", "paths", multiple=True, help="Of the protocol http: takes requests (repeatable).")
+@click.option("--path", "paths", multiple=True, help="Takes requests beside the protocol's own paths (repeatable).")
 @click.option("--writable", multiple=True, metavar="FOLDER", help="It writes there besides /tmp (repeatable).")
 @click.option("--user", type=int, help="Run as this user instead of the image's own.")
 @click.option("--stop-s", type=int, help="How long it may take to end (15).")

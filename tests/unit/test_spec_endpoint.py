@@ -220,7 +220,7 @@ def test_what_stands_beside_a_model_or_an_image_is_read() -> None:
         ("v2}", "v2, port: 80}", "3:33: container.port: 80 is a port for root"),
         ("v2}", "v2, port: 18080}", "3:33: container.port: 18080 is the port of the platform's interface"),
         ("v2}", "v2, health: x}", "3:35: container.health: 'x' is no path"),
-        ("v2}", "v2, paths: [/p]}", "3:34: container.paths: the protocol v2 has its own paths"),
+        ("v2}", "v2, paths: [p]}", "3:35: container.paths[0]: 'p' is no path"),
         ("v2}", "http, health: /}", "3:12: container.paths: the protocol http has no paths of its own"),
         ("v2}", "http, paths: [/p]}", "3:12: container.health: the protocol http has no health path of its own"),
         ("v2}", "http, health: /, paths: [/metrics]}", "3:48: container.paths[0]: /metrics is answered by"),
