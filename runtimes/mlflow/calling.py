@@ -135,8 +135,18 @@ def _same_rows(together: Any, single: Sequence[Any]) -> bool:
     ones = [_plain(result) for result in single]
     if not all(isinstance(one, list) and len(one) == 1 for one in ones):
         return False
-    width = together.dtype.itemsize if isinstance(together, np.ndarray) and together.dtype.kind == "f" else 8
-    return all(_close(row, one[0], _RELATIVE.get(width, 1e-9)) for row, one in zip(plain, ones, strict=True))
+    relative = _RELATIVE.get(_narrowest_float(together), 1e-9)
+    return all(_close(row, one[0], relative) for row, one in zip(plain, ones, strict=True))
+
+
+def _narrowest_float(result: Any) -> int:
+    """Bytes of the narrowest floating point type in a result."""
+    if isinstance(result, dict):
+        return min(map(_narrowest_float, result.values()), default=8)
+    if hasattr(result, "columns"):
+        return min((_narrowest_float(result[name].to_numpy()) for name in result.columns), default=8)
+    kind = getattr(result, "dtype", None)
+    return int(kind.itemsize) if kind is not None and kind.kind == "f" else 8
 
 
 def _plain(result: Any) -> Any:

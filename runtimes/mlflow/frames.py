@@ -26,7 +26,7 @@ _PREFIX = struct.Struct("!BBIIQ")
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 MAX_HEAD_BYTES = 1 << 22
 MAX_BODY_BYTES = 1 << 32
-RECEIVE_BYTES = 1 << 17
+RECEIVE_BYTES = 1 << 16
 _MOST_PARTS = 64  # of one system call
 
 Head = dict[str, Any]

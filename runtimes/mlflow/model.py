@@ -11,7 +11,7 @@ import json
 import logging
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,30 +21,18 @@ import mlflow
 
 from runtimes.mlflow import unread
 from runtimes.mlflow.calling import Caller, describe
+from runtimes.mlflow.calls import Request, UnsplittableError
 from runtimes.mlflow.errors import MODEL_FAILED, RefusedError
 from runtimes.mlflow.inputs import Given
-from runtimes.mlflow.layout import Buffer, Form, Layout
+from runtimes.mlflow.layout import Form, Layout
 from runtimes.mlflow.native import limit_jobs
 from runtimes.mlflow.plan import Plan, Work
-from runtimes.mlflow.results import Outcome, UnsplittableError, encode, outcome
+from runtimes.mlflow.results import Outcome, encode, outcome
 from runtimes.mlflow.signature import Signature, parse_signature
 
 _SIGNATURE_ERRORS = ("Failed to enforce", "type hint", "Failed to convert", "Invalid input", "Invalid parameters")
 _CHAT_TASKS = ("llm/v1/chat", "llm/v1/completions", "agent/")
 _log = logging.getLogger("runtimes.mlflow.model")
-
-
-@dataclass(slots=True)
-class Request:
-    """One call as the front passes it on: the rows of one or more requests."""
-
-    layout: Layout
-    buffers: Sequence[Buffer]
-    rows: Sequence[int | None]
-    media: str = "json"
-    params: Mapping[str, Any] | None = None
-    index: list[Any] | None = None
-    as_text: bool = True
 
 
 @dataclass
@@ -76,6 +64,8 @@ class LoadedModel:
         self.about = _about(metadata)
         self.signature = signature_of(self.about.inputs, self.about.params, raw=self.about.raw)
         self.plan = Plan(self.signature, chat=self.about.chat)
+        # How the usual request of this model is laid out.
+        self.plan_layout: Layout | None = _usual(self.plan)
         self._caller = Caller(self._pyfunc, self.signature)
         self.example = _serving_example(metadata, folder)
         self._prove()
@@ -86,7 +76,7 @@ class LoadedModel:
             if request.layout.form is Form.BODY:
                 return self._whole(request)
             rows = sum(count or 0 for count in request.rows)
-            usual = request.layout == self.plan_layout
+            usual = request.layout is self.plan_layout or request.layout == self.plan_layout
             given = Given(self.signature, request.layout, request.buffers, rows, request.index, usual=usual)
             return outcome(self._caller(given, request.params), request.rows, as_text=request.as_text)
 
@@ -96,13 +86,6 @@ class LoadedModel:
             said = unread.chat(request.buffers[0], self.signature)
             for piece in self._pyfunc.predict_stream(said.data):
                 yield encode(piece)[0]
-
-    @property
-    def plan_layout(self) -> Layout | None:
-        """How the usual request of this model is laid out."""
-        if self.plan.tables:
-            return self.plan.tables.layout
-        return self.plan.tensors.layout if self.plan.tensors else None
 
     def _whole(self, request: Request) -> Outcome:
         """A request that nobody has read yet, and its whole answer."""
@@ -138,6 +121,12 @@ class LoadedModel:
 def signature_of(inputs: Any, params: Any, *, raw: bool) -> Signature:
     """The closed types of MLflow's dictionaries."""
     return parse_signature(inputs, params, raw=raw)
+
+
+def _usual(plan: Plan) -> Layout | None:
+    if plan.tables:
+        return plan.tables.layout
+    return plan.tensors.layout if plan.tensors else None
 
 
 def _request(work: Work, *, as_text: bool) -> Request:

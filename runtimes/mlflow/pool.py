@@ -9,6 +9,7 @@ us kill a healthy process.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from functools import partial
 
@@ -22,6 +23,10 @@ from runtimes.mlflow.line import Line
 from runtimes.mlflow.plan import Work
 from runtimes.mlflow.predictor import Predictor, PredictorDiedError
 
+SHORT_S = 0.001  # a call that takes less is not worth a second process
+LOOK_S = 0.002
+RECENT = 16  # calls that the mean of their times reaches back
+
 
 class Pool:
     """The line of requests in front of the fleet's predictors."""
@@ -32,6 +37,10 @@ class Pool:
         self._line: Line[Job] = Line(longest_line)
         self._free: list[Predictor] = []
         self._loop = asyncio.get_running_loop()
+        self._running = 0  # calls
+        self._began_at = 0.0  # the last of them
+        self._call_s = 0.0  # how long one takes, lately
+        self._looking = False
         self.usual: Layout | None = None
         self.shares = False  # whether calls of several requests are allowed at all
         fleet.on_ready = self._offer
@@ -44,12 +53,37 @@ class Pool:
         """Run a request as soon as there is a predictor for it; LineFullError where too many wait already."""
         alone = streamed or work.alone or not self.shares
         job = Job(work, request_id, as_text, self._loop.create_future(), alone, streamed)
-        predictor = self._take()
+        predictor = None if self._soon_free(job) else self._take()
         if predictor is None:
             self._line.join(job)
         else:
             self._run(predictor, [job])
         return job
+
+    def _soon_free(self, job: Job) -> bool:
+        """Whether a call that runs now will be over before another process could have answered.
+
+        Two processes that share short calls cost more CPU than one that takes all that waits: at 32 connections a
+        small model answered 7,400 requests a second with two, 16,700 with one.
+        """
+        if job.alone or not self._running or self._call_s > SHORT_S:
+            return False
+        if not self._looking:
+            self._looking = True
+            self._loop.call_later(LOOK_S, self._look)
+        return True
+
+    def _look(self) -> None:
+        """Who waits for a call that turned out long gets another predictor after all."""
+        self._looking = False
+        if not len(self._line):
+            return
+        if time.perf_counter() - self._began_at < LOOK_S:
+            self._looking = True
+            self._loop.call_later(LOOK_S, self._look)
+            return
+        while len(self._line) and (predictor := self._take()) is not None:
+            self._offer(predictor)
 
     def abandon(self, job: Job) -> None:
         """Nobody wants the answer any more: a waiting request leaves the line, a running one can't be stopped."""
@@ -69,14 +103,20 @@ class Pool:
     def _run(self, predictor: Predictor, jobs: Sequence[Job]) -> None:
         head, buffers = batch.call(jobs, self.usual)
         stuck = Watch(predictor, self._deadline_s)
+        self._running += 1
+        self._began_at = began_at = time.perf_counter()
         if jobs[0].streamed:
             pieces = predictor.stream(head, buffers)
             pieces.ended.add_done_callback(partial(self._freed, predictor, stuck))
-            jobs[0].future.set_result(pieces)
+            if not jobs[0].future.done():
+                jobs[0].future.set_result(pieces)
         else:
-            predictor.send(head, buffers).add_done_callback(partial(self._ran, predictor, jobs, stuck))
+            predictor.send(head, buffers).add_done_callback(partial(self._ran, predictor, jobs, stuck, began_at))
 
-    def _ran(self, predictor: Predictor, jobs: Sequence[Job], stuck: Watch, answer: asyncio.Future[Frame]) -> None:
+    def _ran(
+        self, predictor: Predictor, jobs: Sequence[Job], stuck: Watch, began_at: float, answer: asyncio.Future[Frame]
+    ) -> None:
+        self._call_s += (time.perf_counter() - began_at - self._call_s) / RECENT
         error = answer.exception()
         if error is None:
             frame = answer.result()
@@ -101,6 +141,7 @@ class Pool:
 
     def _freed(self, predictor: Predictor, stuck: Watch, answer: asyncio.Future[Frame]) -> None:
         stuck.cancel()
+        self._running -= 1
         if answer.exception() is None:
             self._offer(predictor)
 

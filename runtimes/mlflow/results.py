@@ -18,13 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from runtimes.mlflow.calls import UnsplittableError
 from runtimes.mlflow.layout import ITEM_BYTES, Buffer
 
 LARGEST_ENCODED_IN_FRONT = 256 * 1024  # a longer result would hold up every other request while it is written out
-
-
-class UnsplittableError(Exception):
-    """The result of a call for several requests does not have one row for each of theirs."""
 
 
 @dataclass(slots=True)

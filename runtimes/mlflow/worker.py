@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runtimes import jsonlog
+from runtimes.mlflow.calls import Request, UnsplittableError
 from runtimes.mlflow.errors import MODEL_FAILED, RefusedError
 from runtimes.mlflow.frames import Frame, Head, Kind
 from runtimes.mlflow.layout import Buffer, layout_from_plain, layout_to_plain
@@ -31,7 +32,7 @@ from runtimes.mlflow.pipe import Pipe
 from runtimes.termination import EXIT_FAILED, reason_of
 
 if TYPE_CHECKING:
-    from runtimes.mlflow.model import LoadedModel, Request
+    from runtimes.mlflow.model import LoadedModel
 
 _PR_SET_PDEATHSIG = 1
 _log = logging.getLogger("runtimes.mlflow.worker")
@@ -84,8 +85,6 @@ class Worker:
             jsonlog.request_id.reset(token)
 
     def _answer(self, frame: Frame) -> tuple[Kind, int, Head, list[Buffer]]:
-        from runtimes.mlflow.results import UnsplittableError
-
         call = frame.call
         try:
             if frame.kind is Kind.STREAM:
@@ -119,14 +118,13 @@ class Worker:
                 close()
 
     def _request(self, frame: Frame) -> Request:
-        from runtimes.mlflow.model import Request
-
         head = frame.head
         plain = head.get("layout")
         layout = self._model.plan_layout if plain is None else layout_from_plain(plain)
         assert layout is not None, "a call without a layout to a model that has none"
+        sizes = head["sizes"]
         body, buffers, at = memoryview(frame.body), [], 0
-        for size in head["sizes"]:
+        for size in sizes:
             buffers.append(body[at : at + size])
             at += size
         return Request(
