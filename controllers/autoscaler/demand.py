@@ -141,8 +141,8 @@ def _window_demand(window: _Window, observation: Observation, surge: Surge | Non
     """First attempts x W, at least what they have in flight beyond noise, and the backlog's share to be gone in the
     drain time. Where the arrivals are unknown: in flight and queued.
 
-    4 replicas of 10 hold 40 in flight, while 1,000 arrivals/s x 0.2 s need 200. A backlog of 100 at W = 0.2 s drains
-    in 5 s with 100 x 0.2 / 5 = 4 more in flight. 300 in flight while every third to arrive is a retry: 200.
+    4 replicas of 10 hold 40 in flight, while 1,000 arrivals/s x 0.2 s need 200. A backlog of 70 at W = 0.2 s drains
+    in 3.5 s with 70 x 0.2 / 3.5 = 4 more in flight. 300 in flight while every third to arrive is a retry: 200.
     """
     means, w_s = window.means, observation.service_time_s
     if w_s is None:

@@ -12,7 +12,8 @@ class Settings:
     sharp_window_s: the newest seconds, looked at in overload. noise_window_s: over which arrivals' noise is measured.
     utilization: target over limit; pooled: the most that a large pool's target may be of it.
     headroom: the replicas left after a decrease carry the window's peak within this share of their target.
-    drain_s: a backlog shall be gone after this long, or after drain_services times W if that is longer.
+    drain_s: a backlog shall be gone after this long, before who waits longest gives up, or after drain_services times W
+    if that is longer.
     significance: so many standard deviations of a short mean are its noise. band: the largest share of what replicas
     carry that noise is let pass for. ease: fewer replicas a minute because of a better target, as a share.
     growth_window_s: arrivals that grow over five of these in a row keep growing, to growth_ahead times what there is
@@ -35,7 +36,7 @@ class Settings:
     utilization: float = 0.8
     pooled: float = 0.9
     headroom: float = 0.9
-    drain_s: float = 5.0
+    drain_s: float = 3.5
     drain_services: float = 2.5
     significance: float = 2.0
     band: float = 0.1

@@ -29,7 +29,7 @@ def seen(fast: Means | None, slow: Means | None = None, service_s: float | None 
         (load(80.0), load(30.0), 0.2, Demand(72.0, True, False)),
         (load(10.0), load(30.0), 0.2, Demand(30.0, True, False)),
         (load(40.0, refused=5.0, arrived=1000.0), None, 0.2, Demand(200.0, True, True)),
-        (load(40.0, queued=100.0, arrived=1000.0), None, 0.2, Demand(204.0, True, True)),
+        (load(40.0, queued=70.0, arrived=1000.0), None, 0.2, Demand(204.0, True, True)),
         (load(40.0, queued=100.0, arrived=2.0), None, 20.0, Demand(80.0, True, True)),
         (load(40.0, queued=100.0, arrived=1000.0), None, None, Demand(140.0, True, True)),
         (load(40.0, queued=100.0, arrived=None), None, 0.2, Demand(140.0, True, True)),
@@ -43,7 +43,7 @@ def seen(fast: Means | None, slow: Means | None = None, service_s: float | None 
         "a step shows in the fast window, less 2 x sqrt(80 / 5)",
         "the slow window holds",
         "arrivals times service time",
-        "a backlog is to be gone in 5 s",
+        "a backlog is to be gone in 3.5 s",
         "a backlog of long requests in 2.5 of them",
         "without a service time in flight and queued",
         "without arrivals in flight and queued",
@@ -111,7 +111,7 @@ def test_what_retries_hold_in_flight_is_no_demand() -> None:
 def test_in_overload_the_newest_seconds_count_and_otherwise_not() -> None:
     """Of 1,000/s in 2 s two deviations, 2 x 0.2 x sqrt(1,000 / 2), may be noise."""
     calm, steep = load(40.0, arrived=200.0), load(40.0, queued=9.0, arrived=1000.0)
-    expected = 200.0 - 0.4 * 500**0.5 + 9 * 0.04
+    expected = 200.0 - 0.4 * 500**0.5 + 9 * 0.2 / 3.5
     assert demand_of(seen(calm, calm, sharp=steep), None, SETTINGS).requests == pytest.approx(expected)
     steep = replace(steep, queued=0.0)
     assert demand_of(seen(calm, calm, sharp=steep), None, SETTINGS).requests == pytest.approx(40.0)

@@ -34,6 +34,13 @@ def test_too_few_completions_say_nothing_about_the_service_time() -> None:
     assert service_time_s([], 9.0, 60.0, 0.0) is None
 
 
+def test_a_jump_of_what_is_in_flight_is_no_longer_service_time() -> None:
+    """800/s of 0.2 s find room for 160 within the last second; by its end alone W would be 0.25 s, not 0.19."""
+    loads = [Load(16.0, 0.0, 800.0, 80.0, 720.0)] * 9 + [Load(160.0, 0.0, 800.0, 440.0, 0.0)]
+    given = [LoadSample(float(second), load) for second, load in enumerate(loads)]
+    assert service_time_s(given, 9.0, 60.0, 10.0) == pytest.approx(232.0 / 1232.0)
+
+
 @pytest.mark.parametrize("was", [30.0, 300.0], ids=["rises", "falls"])
 def test_the_service_time_of_long_requests_is_the_same_while_their_number_changes(was: float) -> None:
     """Requests of 30 s, 1 or 10 a second: completions follow arrivals only 30 s later."""
@@ -48,7 +55,7 @@ def test_the_service_time_of_long_requests_is_the_same_while_their_number_change
 
 def test_requests_that_vanish_with_their_pods_leave_the_service_time_in_range() -> None:
     given = [LoadSample(0.0, Load(1000.0, 0.0, None, 20.0)), LoadSample(1.0, Load(0.0, 0.0, None, 20.0))]
-    assert service_time_s(given, 1.0, 60.0, 10.0) == pytest.approx(1000.0 / 20.0)
+    assert service_time_s(given, 1.0, 60.0, 10.0) == pytest.approx(1500.0 / 20.0)
 
 
 @pytest.mark.parametrize(
