@@ -66,7 +66,8 @@ def interface(engine: Any, hooks: Sequence[Hook] = (), **settings: Any) -> Inter
 class Client:
     """One request, whose client may leave."""
 
-    def __init__(self, parts: Sequence[bytes]) -> None:
+    def __init__(self, parts: Sequence[bytes], reads_nothing: bool = False) -> None:
+        self.reads_nothing = reads_nothing
         last = len(parts) - 1
         self._messages: list[Message] = [
             {"type": "http.request", "body": part, "more_body": i < last} for i, part in enumerate(parts)
@@ -93,6 +94,8 @@ class Client:
             if message["body"]:
                 self.answer.pieces.append(message["body"])
                 self.began.set()
+                if self.reads_nothing:
+                    await asyncio.Event().wait()
             self.answer.ended = not message.get("more_body")
 
 

@@ -245,6 +245,24 @@ async def test_the_bytes_of_all_bodies_are_admitted_and_given_back_however_a_req
     assert (await post(app, b"1234567890")).status == 200
 
 
+@pytest.mark.case("runtimes-G4")
+async def test_a_packed_body_counts_as_what_it_unpacks_to() -> None:
+    async def does(call: Call) -> Reply:
+        return Reply((await ask(app, "GET", "/metrics")).body)
+
+    app = interface(Engine(does))
+    during = (await post(app, gzip.compress(bytes(3000)), content_encoding="gzip")).body.decode()
+    after = (await ask(app, "GET", "/metrics")).body.decode()
+    held = 'knobless_runtime_buffered_bytes{endpoint="wine",version="7"} '
+    assert (held + "3000.0" in during, held + "0.0" in after) == (True, True)
+
+
+async def test_a_response_that_needs_an_earlier_one_is_refused_before_any_engine() -> None:
+    engine = Engine()
+    answer = await post(interface(engine), b'{"previous_response_id": "r"}', path="/v1/responses")
+    assert (answer.status, answer.json["error"]["param"], engine.calls) == (400, "previous_response_id", [])
+
+
 async def test_an_answer_above_the_limit_is_an_error() -> None:
     async def does(call: Call) -> Reply:
         return Reply(bytes(11))
@@ -351,9 +369,11 @@ def streams(*steps: bytes | Exception | float) -> Engine:
             closed.append(True)
 
     async def does(call: Call) -> Reply:
-        return Reply(pieces=pieces(), headers=[(b"x-own", b"1")])
+        kept.append(pieces())  # else the collector would close it, whoever forgot to
+        return Reply(pieces=kept[-1], headers=[(b"x-own", b"1")])
 
     closed: list[bool] = []
+    kept: list[AsyncGenerator[bytes, None]] = []
     engine = Engine(does)
     engine.closed = closed  # type: ignore[attr-defined]
     return engine
@@ -381,9 +401,9 @@ async def test_a_stream_that_fails_later_ends_with_an_error_event(error: Excepti
 
 
 async def test_a_stream_may_last_longer_than_the_deadline_but_not_say_nothing() -> None:
-    steady = [step for number in range(8) for step in (0.01, event(b"%d" % number))]
-    lasting = await post(interface(streams(*steady), deadline_s=0.04, idle_s=5), path="/v1/chat/completions")
-    assert (len(lasting.pieces), lasting.ended) == (8, True)
+    steady = [step for number in range(20) for step in (0.02, event(b"%d" % number))]
+    lasting = await post(interface(streams(*steady), deadline_s=0.2, idle_s=0.3), path="/v1/chat/completions")
+    assert (len(lasting.pieces), lasting.ended) == (20, True)
     silent = streams(event(b"1"), 60.0)
     answer = await post(interface(silent, idle_s=0.05), path="/v1/chat/completions")
     assert b"said nothing for 0.05 s" in answer.pieces[-1]
@@ -403,6 +423,18 @@ async def test_a_client_that_leaves_a_stream_closes_it() -> None:
     asking = asyncio.create_task(ask(app, "POST", "/v1/completions", headers=JSON, client=client))
     await client.began.wait()
     client.left.set()
+    await asking
+    assert (engine.closed, app.state.in_flight) == ([True], 0)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+async def test_a_client_that_reads_nothing_holds_a_stream_no_longer_than_silence_may_last(leaves: bool) -> None:
+    engine = streams(event(b"1"), event(b"2"))
+    app, client = interface(engine, idle_s=60 if leaves else 0.05), Client([b"{}"], reads_nothing=True)
+    asking = asyncio.create_task(ask(app, "POST", "/v1/completions", headers=JSON, client=client))
+    await client.began.wait()
+    if leaves:
+        client.left.set()
     await asking
     assert (engine.closed, app.state.in_flight) == ([True], 0)  # type: ignore[attr-defined]
 

@@ -93,6 +93,12 @@ async def test_an_announced_body_has_its_room_before_it_comes_and_is_429_where_t
     assert (caught.value.status, seen, buffered.held) == (429, [4], 4)
 
 
+async def test_a_body_shorter_than_announced_holds_what_it_is() -> None:
+    buffered = Buffered(9)
+    assert await read_body(receive(body(b"ab")), 9, b"4", buffered) == b"ab"
+    assert buffered.held == 2
+
+
 def test_only_the_headers_that_matter_are_kept() -> None:
     headers = [(b"host", b"pod"), (b"content-type", b"text/csv"), (b"cookie", b"x"), (b"x-request-id", b"1")]
     assert wanted_headers(headers) == {b"content-type": b"text/csv", b"x-request-id": b"1"}

@@ -192,10 +192,28 @@ async def test_a_stream_passes_event_by_event_with_null_for_nan() -> None:
             closed.append(True)
 
     headers = [(b"content-type", b"text/event-stream")]
-    reply = await Upstream(Answers(Forwarded(200, headers, pieces=pieces()))).answer(CALL)
+    kept = pieces()
+    reply = await Upstream(Answers(Forwarded(200, headers, pieces=kept))).answer(CALL)
     assert reply.pieces is not None
     assert [piece async for piece in reply.pieces] == [event(b"[1]"), event(b"[null]"), DONE]
     assert (reply.non_finite, closed) == (1, [True])
+
+
+async def test_who_closes_a_stream_closes_the_engine_s() -> None:
+    async def pieces() -> AsyncGenerator[bytes, None]:
+        try:
+            while True:
+                yield event(b"1")
+        finally:
+            closed.append(True)
+
+    closed: list[bool] = []
+    kept = pieces()
+    reply = await Upstream(Answers(Forwarded(200, [], pieces=kept))).answer(CALL)
+    assert reply.pieces is not None
+    await anext(reply.pieces)
+    await reply.pieces.aclose()
+    assert closed == [True]
 
 
 async def test_another_applications_error_is_raised_as_a_refusal() -> None:
