@@ -43,11 +43,10 @@ class MlflowEngine:
         own = Metrics(metrics)
         fleet = Fleet(settings, cpu(settings.predictors, cpu_quota(), own_affinity()), own, self._example)
         self._fleet = fleet
-        self._pool = Pool(fleet, settings.deadline_s, settings.max_in_flight)
+        self._pool = Pool(fleet, settings.deadline_s, settings.max_in_flight, own)
         self._plan: Plan | None = None
         self._about: About | None = None
         self.failed: asyncio.Future[str] = fleet.failed
-        own.waiting.set_function(lambda: len(self._pool))
 
     @property
     def about(self) -> About | None:

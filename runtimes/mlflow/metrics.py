@@ -16,6 +16,9 @@ class Metrics:
         self.waiting = metrics.gauge("requests_waiting", "Requests that wait for a predictor")
         self.predictors = metrics.gauge("predictors_ready", "Predictor processes that can take a request or run one")
         self._restarts = metrics.counters("predictor_restarts_total", "Predictors replaced, by cause", "cause")
+        self.shared = metrics.histogram(
+            "call_requests", "Requests that one call of the model answered", (1, 2, 4, 8, 16, 32, 64, 128, 256)
+        )
         self.self_test_s = metrics.gauge("self_test_seconds", "Median time of a prediction on the input example, alone")
         self.load_s = metrics.gauge(
             "model_load_seconds", "Time from the start of the first predictor to its model loaded"

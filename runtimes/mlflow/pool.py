@@ -20,6 +20,7 @@ from runtimes.mlflow.fleet import Fleet
 from runtimes.mlflow.frames import Frame
 from runtimes.mlflow.layout import Layout
 from runtimes.mlflow.line import Line
+from runtimes.mlflow.metrics import Metrics
 from runtimes.mlflow.plan import Work
 from runtimes.mlflow.predictor import Predictor, PredictorDiedError
 
@@ -31,8 +32,8 @@ RECENT = 16  # calls that the mean of their times reaches back
 class Pool:
     """The line of requests in front of the fleet's predictors."""
 
-    def __init__(self, fleet: Fleet, deadline_s: float, longest_line: int) -> None:
-        self._fleet = fleet
+    def __init__(self, fleet: Fleet, deadline_s: float, longest_line: int, metrics: Metrics) -> None:
+        self._metrics = metrics
         self._deadline_s = deadline_s
         self._line: Line[Job] = Line(longest_line)
         self._free: list[Predictor] = []
@@ -44,10 +45,7 @@ class Pool:
         self.usual: Layout | None = None
         self.shares = False  # whether calls of several requests are allowed at all
         fleet.on_ready = self._offer
-
-    def __len__(self) -> int:
-        """The requests that wait."""
-        return len(self._line)
+        metrics.waiting.set_function(lambda: len(self._line))
 
     def submit(self, work: Work, request_id: str, *, as_text: bool = True, streamed: bool = False) -> Job:
         """Run a request as soon as there is a predictor for it; LineFullError where too many wait already."""
@@ -103,6 +101,7 @@ class Pool:
     def _run(self, predictor: Predictor, jobs: Sequence[Job]) -> None:
         head, buffers = batch.call(jobs, self.usual)
         stuck = Watch(predictor, self._deadline_s)
+        self._metrics.shared.observe(len(jobs))
         self._running += 1
         self._began_at = began_at = time.perf_counter()
         if jobs[0].streamed:

@@ -14,8 +14,20 @@ import numpy as np
 import pandas as pd
 from mlflow.models import ModelSignature, infer_signature
 from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema, TensorSpec
+from mlflow.types.llm import (
+    ChatChoice,
+    ChatChoiceDelta,
+    ChatChunkChoice,
+    ChatCompletionChunk,
+    ChatCompletionResponse,
+    ChatMessage,
+)
 from sklearn.datasets import load_iris
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 ROW = {
     "qty": 3,
@@ -29,28 +41,18 @@ ROW = {
 
 
 class Acts(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
-    """Answers with what it sees, unless the first row's city is an order."""
+    """Answers with what it sees, unless a row's city is an order; what it returns instead is up to the first row."""
 
     def predict(self, context, model_input, params=None):  # type: ignore[no-untyped-def]
-        import logging
         import os
-        import time
 
-        order, _, argument = str(model_input["city"].iloc[0]).partition(":")
-        if order == "sleep":
-            time.sleep(float(argument))
-        elif order == "die":
-            os._exit(9)
-        elif order == "raise":
-            raise ValueError("token 4711")
-        elif order == "odd":
+        for city in model_input["city"]:
+            obey(str(city))
+        order = str(model_input["city"].iloc[0]).partition(":")[0]
+        if order == "odd":
             return [float("nan"), float("inf"), 1.0]
         elif order == "count":
             return list(range(len(model_input)))
-        elif order == "log":
-            logging.warning("a word from the model")
-        elif order == "exit":
-            raise SystemExit(1)
         elif order == "unspeakable":
             return object()
         elif order == "threads":
@@ -59,6 +61,24 @@ class Acts(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
             {"seen": {name: [type(value).__name__, str(value)] for name, value in row.items()}, "params": params}
             for row in model_input.to_dict(orient="records")
         ]
+
+
+def obey(city: str) -> None:
+    import logging
+    import os
+    import time
+
+    order, _, argument = city.partition(":")
+    if order == "sleep":
+        time.sleep(float(argument))
+    elif order == "die":
+        os._exit(9)
+    elif order == "raise":
+        raise ValueError("token 4711")
+    elif order == "log":
+        logging.warning("a word from the model")
+    elif order == "exit":
+        raise SystemExit(1)
 
 
 class Broken(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
@@ -98,6 +118,33 @@ class Echo(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
         return {"type": type(model_input).__name__, "value": np.asarray(model_input).tolist()}
 
 
+class Ranks(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
+    """Looks at its rows together: the rank of each among them."""
+
+    def predict(self, context, model_input, params=None):  # type: ignore[no-untyped-def]
+        return model_input.rank().iloc[:, 0].to_numpy()
+
+
+class Table(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
+    def predict(self, context, model_input, params=None):  # type: ignore[no-untyped-def]
+        return pd.DataFrame({"twice": model_input["sl"] * 2, "text": [str(x) for x in model_input["sw"]]})
+
+
+class Chat(mlflow.pyfunc.ChatModel):  # type: ignore[misc]
+    """Says what it hears, in upper case or word by word, unless that is an order."""
+
+    def predict(self, context, messages, params):  # type: ignore[no-untyped-def]
+        obey(messages[-1].content)
+        choice = ChatChoice(index=0, message=ChatMessage(role="assistant", content=messages[-1].content.upper()))
+        return ChatCompletionResponse(choices=[choice], model="chat")
+
+    def predict_stream(self, context, messages, params):  # type: ignore[no-untyped-def]
+        for word in messages[-1].content.split():
+            obey(word)
+            delta = ChatChoiceDelta(role="assistant", content=word)
+            yield ChatCompletionChunk(choices=[ChatChunkChoice(index=0, delta=delta)])
+
+
 def main(folder: Path) -> None:
     warnings.filterwarnings("ignore")
     _iris(folder)
@@ -113,6 +160,8 @@ def main(folder: Path) -> None:
     )  # fmt: skip
     mlflow.pyfunc.save_model(folder / "hinted", python_model=Hinted(), pip_requirements=["mlflow"])
     mlflow.pyfunc.save_model(folder / "unsigned", python_model=Echo(), pip_requirements=["mlflow"])
+    mlflow.pyfunc.save_model(folder / "chat", python_model=Chat(), pip_requirements=["mlflow"])
+    _rows(folder)
 
 
 def _iris(folder: Path) -> None:
@@ -126,6 +175,27 @@ def _iris(folder: Path) -> None:
     rows.to_parquet(folder / "iris.parquet")
     expected = mlflow.pyfunc.load_model(str(folder / "iris")).predict(rows).tolist()
     (folder / "iris.json").write_text(json.dumps({"rows": rows.to_dict(orient="split"), "expected": expected}))
+
+
+def _rows(folder: Path) -> None:
+    x, y = load_iris(return_X_y=True, as_frame=True)
+    x.columns = ["sl", "sw", "pl", "pw"]
+    for name, model in (("ranks", Ranks()), ("table", Table())):
+        mlflow.pyfunc.save_model(
+            folder / name, python_model=model, signature=infer_signature(x), input_example=x.head(1),
+            pip_requirements=["mlflow"],
+        )  # fmt: skip
+    scores = LogisticRegression(max_iter=500).fit(x, y)
+    mlflow.sklearn.save_model(
+        scores, folder / "scores", signature=infer_signature(x, scores.predict_proba(x)), input_example=x.head(2),
+        pyfunc_predict_fn="predict_proba",
+    )  # fmt: skip
+    steps = make_pipeline(StandardScaler(), RandomForestClassifier(5, n_jobs=-1))
+    forest = GridSearchCV(steps, {"randomforestclassifier__max_depth": [2]}, cv=2, n_jobs=-1).fit(x, y)
+    mlflow.sklearn.save_model(
+        forest, folder / "forest", signature=infer_signature(x, forest.predict(x)), input_example=x.head(2),
+        serialization_format="cloudpickle",
+    )  # fmt: skip
 
 
 def _tensors(folder: Path) -> None:
