@@ -68,7 +68,7 @@ def from_json(name: str, datatype: str, shape: tuple[int, ...], data: Any) -> Gi
 def from_bytes(name: str, datatype: str, shape: tuple[int, ...], raw: memoryview) -> Given:
     """A tensor of the binary extension."""
     if datatype == "BYTES":
-        texts = _texts(name, raw)
+        texts = read_texts(name, raw)
         _count(name, shape, len(texts))
         return Given(name, datatype, shape, texts=texts)
     item = ITEM_BYTES[CODES[datatype]]
@@ -95,7 +95,8 @@ def _count(name: str, shape: tuple[int, ...], count: int) -> None:
         raise refusal(name, f"it has {count} values, its shape is {list(shape)}")
 
 
-def _texts(name: str, raw: memoryview) -> list[str]:
+def read_texts(name: str, raw: memoryview) -> list[str]:
+    """The texts of a tensor in the binary extension."""
     texts, at = [], 0
     while at < len(raw):
         start = at + _LENGTH.size

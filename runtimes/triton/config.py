@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from runtimes.triton.tensors import Tensor, Tensors
 
 PYTHON, ONNXRUNTIME, PYTORCH = "python", "onnxruntime", "pytorch"
-MOST_ROWS = 16_384  # of one request; as many as fit into a body of the interface's limit with a few features each
+MOST_ROWS = 1 << 20  # of one request: no limit before that of a body's size
 
 
 class Word(str):
@@ -32,6 +32,11 @@ class Plan:
     gpus: bool = False
     parameters: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def merges(self) -> bool:
+        """Whether requests share a run."""
+        return self.merged_rows > 0
+
 
 def config(name: str, tensors: Tensors, plan: Plan) -> str:
     """The whole configuration."""
@@ -44,8 +49,12 @@ def config(name: str, tensors: Tensors, plan: Plan) -> str:
         "output": [_tensor(tensor, rows) for tensor in tensors.outputs],
         "instance_group": [{"count": plan.instances, "kind": Word("KIND_GPU" if plan.gpus else "KIND_CPU")}],
     }
-    if rows and plan.merged_rows:
-        document["dynamic_batching"] = {"preferred_batch_size": [plan.merged_rows], "max_queue_delay_microseconds": 0}
+    if rows and plan.merges:
+        document["dynamic_batching"] = {
+            "preferred_batch_size": [plan.merged_rows],
+            "max_queue_delay_microseconds": 0,
+            "default_queue_policy": {"timeout_action": Word("REJECT"), "allow_timeout_override": Word("true")},
+        }
     if plan.parameters:
         document["parameters"] = [{"key": key, "value": {"string_value": value}} for key, value in plan.parameters]
     return "".join(f"{line}\n" for line in _lines(document))

@@ -30,6 +30,12 @@ class Network:
 
 def read(folder: Path) -> Network:
     """The network in an MLflow model's folder; UnservableError where there is none."""
+    network = _read(folder)
+    network.tensors.check()
+    return network
+
+
+def _read(folder: Path) -> Network:
     described = folder / "MLmodel"
     if not described.is_file():
         raise UnservableError("the folder has no MLmodel file, so it is not an MLflow model")

@@ -52,11 +52,11 @@ def command(triton: Path, repository: Path, http: int, metrics: int) -> list[str
         "allow-grpc": "false",
         "allow-sagemaker": "false",
         "allow-vertex-ai": "false",
-        "disable-auto-complete-config": "true",
         "exit-timeout-secs": int(_END_S),
-        "log-verbose": 0,
+        "log-info": "false",
     }
-    return [str(triton / "bin" / "tritonserver"), *(f"--{flag}={value}" for flag, value in flags.items())]
+    words = [str(triton / "bin" / "tritonserver"), *(f"--{flag}={value}" for flag, value in flags.items())]
+    return [*words, "--disable-auto-complete-config"]
 
 
 def environment(triton: Path, python: Path, threads: int, own: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -102,8 +102,10 @@ class TritonPythonModel:
         if result is None or isinstance(result, RequestError):
             code = triton.TritonError.INTERNAL if result is None else triton.TritonError.INVALID_ARG
             return triton.InferenceResponse(error=triton.TritonError(FAILED if result is None else str(result), code))
-        wanted = request.requested_output_names()
-        tensors = [triton.Tensor(name, typed(result[name], self.types[name])) for name in wanted]
+        wanted = set(request.requested_output_names())
+        tensors = [
+            triton.Tensor(name, typed(result[name], kind)) for name, kind in self.types.items() if name in wanted
+        ]
         return triton.InferenceResponse(output_tensors=tensors)
 
 

@@ -10,15 +10,15 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from runtimes.interface.engine import Api, Call, Forwarded
+from runtimes.interface.engine import Api, Call, Forwarded, Header
 from runtimes.interface.errors import RefusedError
 from runtimes.interface.loopback import Loopback
 from runtimes.triton import process
+from runtimes.triton.infer import LENGTH
 from runtimes.triton.process import HOST, Process
 
 ASK_S = 5.0
 _LOOK_S = 0.2
-_JSON = ((b"content-type", b"application/json"),)
 
 
 class Server:
@@ -50,19 +50,15 @@ class Server:
         return await self._process.ended()
 
     async def stop(self) -> None:
-        """End it."""
-        await self._process.stop()
+        """End it; it waits for connections that are open."""
         self._http.close()
         self._metrics.close()
+        await self._process.stop()
 
-    async def forward(self, call: Call) -> Forwarded:
-        """Pass a request on, whichever version of the model it names: there is one."""
-        call.path = f"{self._path}/infer"
-        return await self._http.forward(call)
-
-    async def infer(self, body: bytes) -> Forwarded:
+    async def infer(self, body: bytes, json_bytes: int, request_id: str) -> Forwarded:
         """Ask the model."""
-        return await self.forward(_call("POST", "", body))
+        headers = ((LENGTH, b"%d" % json_bytes), (b"content-type", b"application/octet-stream"))
+        return await self._http.forward(_call("POST", f"{self._path}/infer", body, headers, request_id))
 
     async def loaded(self) -> bool:
         """Whether the model takes requests, by Triton's own word; also whether Triton answers at all."""
@@ -87,6 +83,7 @@ class Server:
             await asyncio.sleep(_LOOK_S)
 
 
-def _call(method: str, path: str, body: bytes = b"") -> Call:
-    headers = _JSON if body else ()
-    return Call("self", Api.V2, "json", body, time.perf_counter() + ASK_S, path, method=method, headers=headers)
+def _call(
+    method: str, path: str, body: bytes = b"", headers: tuple[Header, ...] = (), request_id: str = "self"
+) -> Call:
+    return Call(request_id, Api.V2, "json", body, time.perf_counter() + ASK_S, path, method=method, headers=headers)

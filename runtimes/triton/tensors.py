@@ -12,22 +12,11 @@ from typing import Any
 
 import orjson
 
-OF_NUMPY = {
-    "bool": "BOOL",
-    "uint8": "UINT8",
-    "uint16": "UINT16",
-    "uint32": "UINT32",
-    "uint64": "UINT64",
-    "int8": "INT8",
-    "int16": "INT16",
-    "int32": "INT32",
-    "int64": "INT64",
-    "float16": "FP16",
-    "float32": "FP32",
-    "float64": "FP64",
-    "str": "BYTES",
-    "object": "BYTES",
-}
+from runtimes.mlflow import signature as mlflow
+from runtimes.mlflow.signature import Signature
+from runtimes.protocols.v2_tensors import DTYPES
+
+_OF_NUMPY = {dtype: datatype for datatype, dtype in DTYPES.items()} | {"object": "BYTES"}
 UNKNOWN = -1
 
 
@@ -61,6 +50,19 @@ class Tensors:
         """Whether requests can be merged along the first axis: all of them have a free one."""
         return all(tensor.has_rows for tensor in (*self.inputs, *self.outputs))
 
+    def check(self) -> None:
+        """UnservableError where a tensor has no form in the protocols that clients speak."""
+        for tensor in (*self.inputs, *self.outputs):
+            if tensor.datatype not in DTYPES:
+                raise UnservableError(f"`{tensor.name}` is of {tensor.datatype}, which v2 has no datatype for")
+            if not tensor.shape:
+                raise UnservableError(f"`{tensor.name}` is a single value: give it a shape")
+
+    @property
+    def signature(self) -> Signature:
+        """What a plan is compiled from."""
+        return Signature(tensors=tuple(mlflow.Tensor(t.name, DTYPES[t.datatype], t.shape) for t in self.inputs))
+
 
 def from_signature(signature: dict[str, Any] | None) -> Tensors:
     """The tensors of an MLflow signature (its ``inputs`` and ``outputs`` are JSON); UnservableError for columns."""
@@ -80,7 +82,7 @@ def _tensor(spec: dict[str, Any], place: str) -> Tensor:
     if spec.get("type") != "tensor":
         raise UnservableError("the model's signature is of columns, and Triton takes tensors: log it with a tensor one")
     inner = spec["tensor-spec"]
-    datatype = OF_NUMPY.get(inner["dtype"])
+    datatype = _OF_NUMPY.get(inner["dtype"])
     if datatype is None:
         raise UnservableError(f"Triton has no type for tensors of {inner['dtype']}")
     return Tensor(spec.get("name") or place, datatype, tuple(int(length) for length in inner["shape"]))

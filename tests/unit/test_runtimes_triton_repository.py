@@ -133,6 +133,10 @@ instance_group {{
 dynamic_batching {{
   preferred_batch_size: [64]
   max_queue_delay_microseconds: 0
+  default_queue_policy {{
+    timeout_action: REJECT
+    allow_timeout_override: true
+  }}
 }}
 parameters {{
   key: "file"
