@@ -51,10 +51,13 @@ def reply(
     asked: Asked, result: Result, name: str, version: str, schema: Sequence[Mapping[str, Any]] | None = None
 ) -> Reply:
     """The response to a request; ``schema`` names the outputs that the model itself leaves nameless."""
-    outputs = _chosen(_outputs(result, schema or ()), asked.outputs)
+    return written(asked, _outputs(result, schema or ()), name, version, result.non_finite)
+
+
+def written(asked: Asked, outputs: list[Output], name: str, version: str, non_finite: int = 0) -> Reply:
+    """The response with those of the model's outputs that were asked for."""
     described, tail = [], []
-    non_finite = result.non_finite
-    for output, binary in outputs:
+    for output, binary in _chosen(outputs, asked.outputs):
         about: dict[str, Any] = {"name": output.name, "datatype": output.datatype, "shape": output.shape}
         if asked.binary if binary is None else binary:
             tail.append(output.buffer())
