@@ -69,7 +69,7 @@ def explanation(endpoint: Object, now_s: float) -> Explanation:
     load, told_s = mapping(scaler, "load"), seconds(scaler.get("decidedAt"))
     traffic = str(mapping(endpoint, "status").get("trafficRevision") or "")
     revision = mapping(scaler, "revisions", traffic)
-    declared = revision.get("declared") or read.target_concurrency  # a controller of before does not tell it
+    declared = statuses.declared_target(endpoint)
     bounds = (floor_replicas(read.minimum, declared), ceiling_replicas(read.maximum, declared)) if declared else None
     return Explanation(
         endpoint=read.endpoint,

@@ -17,6 +17,7 @@ from spec import names
 from spec.sizing import ceiling_replicas, floor_replicas
 from stacks.cli.console import duration
 from stacks.cli.session import Session
+from stacks.cli.status import declared_target
 
 LENGTH_LEAST_S, LENGTH_MOST_S = 10.0, 30 * 86_400.0
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
@@ -103,7 +104,7 @@ def said(name: str, control: Control, length_s: float | None) -> str:
 
 def bounded(endpoint: Object, replicas: int) -> str | None:
     """What the range makes of so many replicas, where that is another number."""
-    target = at(endpoint, "status", "autoscaler", "targetConcurrency")
+    target = declared_target(endpoint)
     if not target:
         return None
     least, most = (int(at(endpoint, "spec", "concurrency", bound)) for bound in ("min", "max"))

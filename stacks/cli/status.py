@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from controllers.kube import Object
+from controllers.kube.fields import mapping
 from stacks.cli.console import table
 
 HEADER = ["ENDPOINT", "TEAM", "VERSION", "READY", "TARGET", "LIMITS", "STATE", "LAST DECISION"]
@@ -74,6 +75,14 @@ def read(endpoint: Object) -> EndpointStatus:
         revisions=tuple(status.get("revisions") or ()),
         decisions=tuple(_decision(entry) for entry in scaler.get("decisions") or ()),
     )
+
+
+def declared_target(endpoint: Object) -> float | None:
+    """The target that the endpoint's range is counted by; a large pool's own may be higher. None: not written yet."""
+    status = mapping(endpoint, "status")
+    own = mapping(status, "autoscaler", "revisions", str(status.get("trafficRevision") or ""))
+    target: float | None = own.get("declared") or mapping(status, "autoscaler").get("targetConcurrency")
+    return target
 
 
 def _decision(entry: Mapping[str, Any]) -> Decision:

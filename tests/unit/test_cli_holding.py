@@ -93,6 +93,16 @@ def test_a_number_that_the_range_bounds_is_told(replicas: int, told: bool) -> No
     assert said == ("its range of 16 to 80 requests allows 2 to 10 replicas at 8 each" if told else None)
 
 
+def test_the_range_is_counted_by_the_declared_target_and_not_by_a_large_pools_own() -> None:
+    large = endpoint()
+    large["status"] = {
+        "trafficRevision": "wine-1",
+        "autoscaler": {"targetConcurrency": 9.0, "revisions": {"wine-1": {"declared": 8.0}}},
+    }
+    assert holding.bounded(large, 10) is None
+    assert holding.bounded(large, 11) == "its range of 16 to 80 requests allows 2 to 10 replicas at 8 each"
+
+
 def test_what_was_done_is_said_with_its_end() -> None:
     assert holding.said("wine", Control(Mode.SCALE, 5, 0.0 + 1800.0), 1800.0) == (
         "wine gets 5 replicas until 1970-01-01T00:30:00Z (30 min 00 s)"
