@@ -54,6 +54,11 @@ def outputs(answered: Forwarded, tensors: Sequence[Tensor]) -> list[Output]:
     return [found[tensor.name] for tensor in tensors if tensor.name in found]
 
 
+def without_rows(tensor: Tensor) -> Output:
+    """The answer to a request of no rows, which Triton does not take."""
+    return _output(tensor, [0, *(max(length, 0) for length in tensor.shape[1:])], b"")
+
+
 def predictions(answered: Sequence[Output], bare: bool) -> tuple[bytes, int]:
     """MLflow's JSON form of an answer, and how many of its values left as null; ``bare`` without the tensor's name."""
     values = {output.name: _nested(output) for output in answered}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import functools
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from stacks.cli import workspace
 
@@ -85,8 +87,8 @@ def _alone(name: str) -> Iterator[None]:
         yield
 
 
-def run(python: Path, script: str, *arguments: str | Path) -> None:
-    """Run one of this folder's scripts in one of these environments."""
+def run(python: Path, script: str, *arguments: str | Path) -> str:
+    """What one of this folder's scripts printed, in one of these environments."""
     own = {
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "ORT_DISABLE_TELEMETRY": "1",
@@ -97,3 +99,9 @@ def run(python: Path, script: str, *arguments: str | Path) -> None:
     command = [str(python), str(Path(__file__).with_name(script)), *map(str, arguments)]
     done = subprocess.run(command, env={**os.environ, **own}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
+
+
+def told(python: Path, script: str, *arguments: str | Path) -> Any:
+    """What one of this folder's scripts printed, as JSON."""
+    return json.loads(run(python, script, *arguments).splitlines()[-1])

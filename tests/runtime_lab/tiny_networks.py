@@ -5,6 +5,7 @@
 - `line`: y = x W + b and the square root of x (not a number below 0), a label a row; x is [rows, 4].
 - `text`: gives its texts back.
 - `ranks`: x minus the mean of all rows of the batch, so it must not be merged with others.
+- `pick`: the number at a place of three; any other place is an error.
 - `slow`: multiplies matrices as often as its input says, for as long as a test needs.
 """
 
@@ -16,7 +17,8 @@ from typing import Any
 
 import mlflow.onnx
 import numpy as np
-from mlflow.models import infer_signature
+from mlflow.models import ModelSignature
+from mlflow.types.schema import Schema, TensorSpec
 from onnx import TensorProto, checker, helper, numpy_helper
 
 WEIGHTS = np.array([[1, 0, -1], [2, 1, 0], [0, 3, 1], [-1, 0, 2]], dtype=np.float32)
@@ -71,6 +73,13 @@ def ranks() -> Any:
     return graph("ranks", nodes, [value("x", TensorProto.FLOAT, shape)], [value("y", TensorProto.FLOAT, shape)])
 
 
+def pick() -> Any:
+    weights = [numpy_helper.from_array(np.array([10, 20, 30], dtype=np.float32), "table")]
+    node = helper.make_node("Gather", ["table", "at"], ["y"], axis=0)
+    shape: list[int | str] = ["rows", 1]
+    return graph("pick", [node], [value("at", TensorProto.INT64, shape)], [value("y", 1, shape)], weights)
+
+
 def slow() -> Any:
     body = helper.make_graph(
         [
@@ -95,28 +104,35 @@ def slow() -> Any:
     return graph("slow", nodes, [value("times", TensorProto.INT64, [1])], [value("done", 1, [1])], weights)
 
 
-EXAMPLES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
-    "line": (
-        line,
-        {"x": np.array([[1, 2, 3, 4], [4, 3, 2, 1]], dtype=np.float32)},
-        {
-            "y": np.zeros((2, 3), np.float32),
-            "root": np.zeros((2, 4), np.float32),
-            "label": np.zeros(2, np.int64),
-        },
-    ),
-    "text": (text, {"said": np.array([["a"], ["b"]])}, {"heard": np.array([["a"], ["b"]])}),
-    "ranks": (ranks, {"x": np.array([[1, 2], [3, 5]], dtype=np.float32)}, {"y": np.zeros((2, 2), np.float32)}),
+Arrays = dict[str, Any]
+X = np.array([[1, 2, 3, 4], [4, 3, 2, 1]], dtype=np.float32)
+TEXTS = np.array([["a"], ["b"]])
+PAIRS = np.array([[1, 2], [3, 5]], dtype=np.float32)
+ANSWER = {"y": np.zeros((2, 3), np.float32), "root": np.zeros((2, 4), np.float32), "label": np.zeros(2, np.int64)}
+NETWORKS: dict[str, tuple[Any, Arrays, Arrays]] = {
+    "line": (line, {"x": X}, ANSWER),
+    "text": (text, {"said": TEXTS}, {"heard": TEXTS}),
+    "ranks": (ranks, {"x": PAIRS}, {"y": PAIRS}),
+    "pick": (pick, {"at": np.array([[0], [2]])}, {"y": PAIRS[:, :1]}),
     "slow": (slow, {"times": np.array([1], dtype=np.int64)}, {"done": np.zeros(1, np.float32)}),
 }
 
 
+def schema(arrays: Arrays) -> Schema:
+    return Schema([tensor(name, values) for name, values in arrays.items()])
+
+
+def tensor(name: str, values: Any) -> TensorSpec:
+    datatype = np.dtype(str) if values.dtype.kind == "U" else values.dtype
+    return TensorSpec(datatype, (-1, *values.shape[1:]), name)
+
+
 def main(folder: Path) -> None:
-    for name, (make, inputs, outputs) in EXAMPLES.items():
+    for name, (make, inputs, outputs) in NETWORKS.items():
         mlflow.onnx.save_model(
             make(),
             folder / name,
-            signature=infer_signature(inputs, outputs),
+            signature=ModelSignature(schema(inputs), schema(outputs)),
             input_example=inputs,
             pip_requirements=["onnxruntime"],
         )

@@ -1,0 +1,131 @@
+"""The runtimes of the heavy engines as real processes, on models that were made for them, once a run."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import http.client
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.integration.runtime_process import JSON, Answer, Runtime, free_port, listens, until
+from tests.runtime_lab import environments
+from tests.runtime_lab.environments import ROOT
+
+VLLM_START_S = 280  # its imports take most of it, twice, on a machine that may be busy
+
+
+@contextlib.contextmanager
+def vllm(folder: Path, *flags: str) -> Iterator[Runtime]:
+    """vLLM on the tiny language model; it may not be ready yet."""
+    model = llm()
+    words = ["--model", str(model / "model"), "--adapter", f"tuned={model / 'adapter'}", *flags]
+    own = {"VLLM_CPU_KVCACHE_SPACE": "1"}
+    with _serve(environments.vllm_python(), "runtimes.vllm", folder, words, own) as runtime:
+        yield runtime
+
+
+@contextlib.contextmanager
+def triton(model: Path, folder: Path, *flags: str) -> Iterator[Runtime]:
+    """Triton on this MLflow model; it may not be ready yet, or ever."""
+    words = ["--model", str(model), "--triton", str(environments.triton())]
+    words += ["--model-python", str(environments.triton_python()), *flags]
+    with _serve(Path(sys.executable), "runtimes.triton", folder, words, {}) as runtime:
+        yield runtime
+
+
+@functools.cache
+def llm() -> Path:
+    """The tiny language model and its adapter."""
+    return _made(environments.vllm_python(), "tiny_llm.py")
+
+
+@functools.cache
+def networks() -> Path:
+    """The tiny networks, a folder each."""
+    return _made(environments.triton_python(), "tiny_networks.py")
+
+
+def _made(python: Path, script: str) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="knobless-models-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    environments.run(python, script, folder)
+    return folder
+
+
+@contextlib.contextmanager
+def _serve(python: Path, module: str, folder: Path, words: Sequence[str], own: dict[str, str]) -> Iterator[Runtime]:
+    site, home = folder / "site", folder / "home"
+    site.mkdir(parents=True)
+    home.mkdir()
+    (site / "runtimes").symlink_to(ROOT / "runtimes")  # as in the image: nothing else of ours can be imported
+    port = free_port()
+    command = [
+        str(python),
+        "-m",
+        module,
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--name",
+        "test",
+        "--version",
+        "7",
+    ]
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "HF_", "VLLM_"))},
+        "PYTHONPATH": str(site),
+        "PYTHONSAFEPATH": "1",
+        "HOME": str(home),
+        "TMPDIR": str(folder),
+        "KNOBLESS_TERMINATION_LOG": str(folder / "termination-log"),
+        **own,
+    }
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [*command, *words], env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder
+        )
+    runtime = Runtime(process, port, folder)
+    try:
+        until(lambda: process.poll() is not None or listens(port), "the first socket")
+        yield runtime
+    finally:
+        runtime.stop()
+
+
+def post(runtime: Runtime, path: str, document: Any, **headers: str) -> Answer:
+    """One JSON request."""
+    own = {name.replace("_", "-"): value for name, value in headers.items()}
+    body = document if isinstance(document, bytes) else json.dumps(document).encode()
+    return runtime.ask("POST", path, body, {**JSON, **own})
+
+
+class Stream:
+    """One streamed answer, event by event."""
+
+    def __init__(self, runtime: Runtime, path: str, document: Any) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", runtime.port, timeout=60)
+        self._connection.request("POST", path, json.dumps(document | {"stream": True}), JSON)
+        self.answer = self._connection.getresponse()
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.answer.close()
+        self._connection.close()
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The data of each event."""
+        for line in self.answer:
+            if line.startswith(b"data: "):
+                yield line.removeprefix(b"data: ").strip()
