@@ -51,6 +51,7 @@ OWN = {
         "triton",
         (
             *("images/base", "images/triton", *_ENGINE, "runtimes/quota.py", "runtimes/triton"),
+            *("runtimes/mlflow", "runtimes/protocols"),  # what reads and writes every MLflow model's requests
             *("runtimes/requirements.txt", "requirements/triton.txt"),
         ),
     ),
