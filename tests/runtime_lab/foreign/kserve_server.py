@@ -20,7 +20,7 @@ class Double(Model):
             output = InferOutput(
                 name="y", shape=list(given.shape), datatype=given.datatype, data=[2 * x for x in given.data]
             )
-            return InferResponse(response_id=payload.id, model_name=self.name, infer_outputs=[output])
+            return InferResponse(response_id=payload.id or "0", model_name=self.name, infer_outputs=[output])
         return {"predictions": [[2 * x for x in row] for row in payload["instances"]]}
 
 
