@@ -16,8 +16,6 @@ MIB = 1 << 20
 single = st.sampled_from([None, True, 0, -1, 1.5, 1e39, 10**20, "", "x", "FP32", "BYTES", [], {}])
 lists = st.lists(single, max_size=4)
 values: st.SearchStrategy[Any] = single | lists | st.lists(lists, max_size=2)
-    single | st.lists(single, max_size=4) | st.lists(st.lists(single, max_size=4), max_size=2)
-)
 
 
 def bodies(*names: str) -> st.SearchStrategy[bytes]:
