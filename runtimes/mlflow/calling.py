@@ -78,7 +78,7 @@ class Caller:
     def _choose(self, sets: Sequence[Sequence[Work]], expected: Sequence[Any]) -> None:
         offered = list(ways(self._pyfunc))
         if self._unchecked is not None:
-            offered.append(("pyfunc, checked by the plan", self._unchecked))
+            offered.append(("pyfunc without its own checks", self._unchecked))
         for name, call in offered:
             try:
                 same = all(

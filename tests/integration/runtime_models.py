@@ -51,11 +51,11 @@ class Acts(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
         order = str(model_input["city"].iloc[0]).partition(":")[0]
         if order == "odd":
             return [float("nan"), float("inf"), 1.0]
-        elif order == "count":
+        if order == "count":
             return list(range(len(model_input)))
-        elif order == "unspeakable":
+        if order == "unspeakable":
             return object()
-        elif order == "threads":
+        if order == "threads":
             return [os.environ["OMP_NUM_THREADS"]]
         return [
             {"seen": {name: [type(value).__name__, str(value)] for name, value in row.items()}, "params": params}

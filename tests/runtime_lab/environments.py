@@ -38,6 +38,12 @@ def triton_python() -> Path:
 
 
 @functools.cache
+def flavors_python() -> Path:
+    """An interpreter with MLflow and the libraries of its classic flavors."""
+    return _ensure("flavors")
+
+
+@functools.cache
 def triton() -> Path:
     """Triton in the layout of its own images."""
     python = triton_python()
