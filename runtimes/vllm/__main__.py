@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -67,7 +68,7 @@ async def _watch(settings: VllmSettings, own: Mapping[str, str]) -> int:
             group.create_task(_pass_on(process, reasons))
             status = await process.wait()
             _end_what_is_left(process)
-    return 0 if status == 0 else _failed(reasons.told(status))
+    return 0 if status == 0 else _failed(reasons.told(status, time.monotonic()))
 
 
 def _failed(reason: str) -> int:
@@ -121,7 +122,7 @@ async def _pass_on(process: asyncio.subprocess.Process, reasons: Reasons) -> Non
     while line := await process.stdout.readline():
         sys.stderr.buffer.write(line)
         sys.stderr.buffer.flush()
-        reasons.read(line.decode(errors="replace"))
+        reasons.read(line.decode(errors="replace"), time.monotonic())
 
 
 def _end_what_is_left(process: asyncio.subprocess.Process) -> None:

@@ -93,7 +93,9 @@ def flags(settings: VllmSettings, served: Served, gpus: Sequence[Gpu], ranks: Se
 def environment(settings: VllmSettings, scratch: Path, gpus: Sequence[Gpu]) -> dict[str, str]:
     """Of vLLM's processes: nothing is sent to anybody, nothing is written but below ``scratch``."""
     folder = str(scratch)
-    return {
+    # Without a GPU there is no compiler either, and the first request that needs one would end the engine.
+    eager = {} if gpus else {"TORCHDYNAMO_DISABLE": "1"}
+    return eager | {
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
         "HF_HUB_OFFLINE": "1",

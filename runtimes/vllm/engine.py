@@ -27,7 +27,8 @@ STALLED_S = 10.0  # without an answer from the engine: not ready; longer than an
 _SELF_TEST_S = 300.0  # the first request may compile
 _CHAT, _COMPLETIONS, _EMBEDDINGS, _RESPONSES = OPENAI_PATHS[0], OPENAI_PATHS[1], OPENAI_PATHS[2], OPENAI_PATHS[3]
 _QUESTIONS: dict[str, dict[str, Any]] = {
-    _COMPLETIONS: {"prompt": "Hello", "max_tokens": 1, "temperature": 0},
+    # What is compiled on its first use is compiled now: sampling, and the probabilities beside it.
+    _COMPLETIONS: {"prompt": "Hello", "max_tokens": 2, "temperature": 1, "top_p": 0.9, "top_k": 5, "logprobs": 1},
     _CHAT: {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1, "temperature": 0},
     _EMBEDDINGS: {"input": "Hello"},
 }

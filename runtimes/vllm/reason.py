@@ -13,29 +13,29 @@ from collections import deque
 from runtimes.termination import one_line
 
 _KEPT = 200
+_LATELY_S = 60.0  # what was wrong before that did not end it
 _ERROR = re.compile(r"\b([A-Za-z_][\w.]*(?:Error|Exception|Interrupt))\b:\s*(.+)")
 _ONLY_POINTS = ("Engine core initialization failed", "See root cause above", "Worker failed with error")
 
 
 class Reasons:
-    """The last lines that name an error."""
+    """The last lines that name an error, each with the time of a monotonic clock."""
 
     def __init__(self) -> None:
-        self._found: deque[str] = deque(maxlen=_KEPT)
+        self._found: deque[tuple[float, str]] = deque(maxlen=_KEPT)
 
-    def read(self, line: str) -> None:
+    def read(self, line: str, now_s: float) -> None:
         """One line of any of the processes."""
         for text in _texts(line):
             match = _ERROR.search(text)
             if match is not None:
-                self._found.append(one_line(f"{match[1].rpartition('.')[2]}: {match[2]}"))
+                self._found.append((now_s, one_line(f"{match[1].rpartition('.')[2]}: {match[2]}")))
 
-    def told(self, status: int) -> str:
+    def told(self, status: int, now_s: float) -> str:
         """The reason in one line; the exit status where nothing was said."""
-        causes = [text for text in self._found if not any(pointer in text for pointer in _ONLY_POINTS)]
-        if causes:
-            return causes[0]
-        return self._found[-1] if self._found else f"vLLM ended with status {status} and said nothing"
+        lately = [text for at_s, text in self._found if now_s - at_s <= _LATELY_S]
+        causes = [text for text in lately if not any(pointer in text for pointer in _ONLY_POINTS)]
+        return next(iter([*causes, *lately[-1:]]), f"vLLM ended with status {status} and said nothing")
 
 
 def _texts(line: str) -> list[str]:

@@ -17,7 +17,8 @@ from runtimes.interface.errors import MODEL_FAILED, Problem, RefusedError, refus
 _VALIDATION = re.compile(r"\d+ validation errors?:")
 _ENTRY = re.compile(r"'loc': '(?P<field>[^']*)', 'msg': (?P<quote>['\"])(?P<message>.*?)(?<!\\)(?P=quote), ")
 _NO_HANDLER = "Cannot find suitable handler"
-_SHORTEST_VALUE = 3  # a shorter one tells nobody anything
+_FOR_OPERATORS = re.compile(r" ?(?:To|You can) [^.]*environment variable[^.]*\.")
+_SHORTEST_TEXT, _SHORTEST_NUMBER = 3, 4  # shorter ones tell nobody anything
 _HIDDEN = "..."
 
 
@@ -55,24 +56,26 @@ def _problems(message: str) -> Iterator[Problem]:
 
 
 def _without_values(problem: Problem, request: bytes) -> Problem:
-    message = problem.message
+    message = _FOR_OPERATORS.sub("", problem.message)
     try:
         document = orjson.loads(request)
     except orjson.JSONDecodeError:
         return Problem("the body is not valid JSON", None)
-    for value in sorted(set(_strings(document)), key=len, reverse=True):
+    for value in sorted(set(_values(document)), key=len, reverse=True):
         message = message.replace(value, _HIDDEN)
     return Problem(message, problem.field)
 
 
-def _strings(value: Any) -> Iterator[str]:
-    """Every text in a document that is not a name in it."""
+def _values(value: Any) -> Iterator[str]:
+    """Every text and every larger number in a document, but no name in it."""
     if isinstance(value, str):
-        if len(value) >= _SHORTEST_VALUE:
+        if len(value) >= _SHORTEST_TEXT:
             yield value
     elif isinstance(value, dict):
         for inner in value.values():
-            yield from _strings(inner)
+            yield from _values(inner)
     elif isinstance(value, list):
         for inner in value:
-            yield from _strings(inner)
+            yield from _values(inner)
+    elif not isinstance(value, bool) and len(text := str(value)) > _SHORTEST_NUMBER - 1 and value is not None:
+        yield text

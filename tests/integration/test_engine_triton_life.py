@@ -132,3 +132,12 @@ def test_every_configuration_is_one_by_triton_s_published_schema(tmp_path: Path)
     assert read[1]["dynamic_batching"] == {"preferred_batch_size": [64], **queue}
     assert read[1]["instance_group"] == [{"kind": "KIND_GPU", "count": 2}]
     assert "max_batch_size" not in read[2]
+
+
+def test_a_pytorch_model_that_mlflow_exported_is_read_and_run_by_the_python_back_end(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    ran = environments.told(environments.vllm_python(), "torch_network.py", folder, repository.PYTHON_MODEL)
+    network = model.read(folder)
+    assert (network.kind, network.file) == (model.TORCH_EXPORT, folder / "data" / "model.pt2")
+    assert network.tensors == Tensors((Tensor("INPUT__0", "FP32", (-1, 2)),), (Tensor("OUTPUT__0", "FP32", (-1, 2)),))
+    assert ran == {"OUTPUT__0": [[2.0, 4.0], [6.0, 8.0]]}

@@ -24,11 +24,11 @@ VLLM_START_S = 280  # its imports take most of it, twice, on a machine that may 
 
 
 @contextlib.contextmanager
-def vllm(folder: Path, *flags: str) -> Iterator[Runtime]:
-    """vLLM on the tiny language model; it may not be ready yet."""
-    model = llm()
-    words = ["--model", str(model / "model"), "--adapter", f"tuned={model / 'adapter'}", *flags]
-    own = {"VLLM_CPU_KVCACHE_SPACE": "1"}
+def vllm(folder: Path, *flags: str, model: str = "model", adapter: bool = False) -> Iterator[Runtime]:
+    """vLLM on one of the tiny models; it may not be ready yet."""
+    made = llm()
+    words = ["--model", str(made / model), *([f"--adapter=tuned={made / 'adapter'}"] if adapter else []), *flags]
+    own = {"VLLM_CPU_KVCACHE_SPACE": "1", "CXX": "/nowhere/g++", "CC": "/nowhere/gcc"}  # no compiler, as in the image
     with _serve(environments.vllm_python(), "runtimes.vllm", folder, words, own) as runtime:
         yield runtime
 
@@ -44,7 +44,7 @@ def triton(model: Path, folder: Path, *flags: str) -> Iterator[Runtime]:
 
 @functools.cache
 def llm() -> Path:
-    """The tiny language model and its adapter."""
+    """The tiny models for vLLM."""
     return _made(environments.vllm_python(), "tiny_llm.py")
 
 

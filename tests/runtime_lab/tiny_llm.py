@@ -1,9 +1,10 @@
-"""Runs in vLLM's environment: make a tiny language model and a LoRA adapter for it.
+"""Runs in vLLM's environment: make a tiny language model, a LoRA adapter for it, and a model that embeds.
 
     python tiny_llm.py FOLDER
 
-FOLDER/model is an MLflow transformers model, FOLDER/adapter an adapter. It has 150,000 weights from a fixed seed, so
-it speaks nonsense, always the same. The text "poison" is one token whose embedding is not a number.
+FOLDER/model and FOLDER/embedder are MLflow transformers models, FOLDER/adapter is an adapter of the first. They have
+150,000 weights from a fixed seed, so they speak nonsense, always the same. The text "poison" is one token whose
+embedding is not a number.
 """
 
 from __future__ import annotations
@@ -85,6 +86,10 @@ def main(folder: Path) -> None:
     whole = pipeline("text-generation", model=network(words), tokenizer=words)
     mlflow.transformers.save_model(whole, folder / "model", task="llm/v1/chat", pip_requirements=["transformers"])
     adapter(folder / "adapter")
+    inner = pipeline("feature-extraction", model=network(words).model, tokenizer=words)
+    mlflow.transformers.save_model(
+        inner, folder / "embedder", task="llm/v1/embeddings", pip_requirements=["transformers"]
+    )
 
 
 if __name__ == "__main__":

@@ -68,6 +68,8 @@ def test_prompts_share_their_prefix_unless_it_is_switched_off_and_vectors_are_le
 
 def test_without_a_gpu_nothing_is_compiled_and_on_an_old_one_numbers_are_halved() -> None:
     assert "--enforce-eager" in flags()
+    assert arguments.environment(settings(), Path("/s"), ())["TORCHDYNAMO_DISABLE"] == "1"
+    assert "TORCHDYNAMO_DISABLE" not in arguments.environment(settings(), Path("/s"), (H100,))
     assert "--enforce-eager" not in flags(H100)
     assert value(flags(T4), "--dtype") == "half"
     assert "--dtype" not in flags(H100)

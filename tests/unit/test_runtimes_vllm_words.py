@@ -56,6 +56,13 @@ def test_a_value_in_any_other_message_is_cut_out() -> None:
     assert (said.message, said.field) == ("the template failed on ...", "messages")
 
 
+@pytest.mark.case("runtimes-B1")
+def test_numbers_and_what_only_an_operator_can_change_are_cut_out_too() -> None:
+    said = "n must be at most 8, got 4711. To increase this limit, set the VLLM_MAX_N_SEQUENCES environment variable."
+    request = orjson.dumps({"n": 4711, "max_tokens": 8, "stream": True, "stop": None})
+    assert reworded(400, error(said), request, "talk").message == "n must be at most 8, got ...."
+
+
 @pytest.mark.case("runtimes-I5")
 def test_another_model_is_404_and_the_answer_names_the_one_that_is_here() -> None:
     said = reworded(404, error(f"The model `{CANARY}` does not exist."), b"{}", "talk")
@@ -98,19 +105,26 @@ def test_the_reason_is_the_first_error_of_an_engine_and_not_the_one_that_points_
         "(EngineCore pid=7) ERROR 11-30 [core.py:1] torch.OutOfMemoryError: CUDA out of memory. Tried 20 GiB",
         "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
     ):
-        reasons.read(line)
-    assert reasons.told(1) == "OutOfMemoryError: CUDA out of memory. Tried 20 GiB"
+        reasons.read(line, 1.0)
+    assert reasons.told(1, 2.0) == "OutOfMemoryError: CUDA out of memory. Tried 20 GiB"
 
 
 def test_the_reason_is_found_in_a_log_of_json_records() -> None:
     reasons = Reasons()
     stack = "Traceback (most recent call last):\n  File x\nValueError: max_model_len 9 is too short"
-    reasons.read(json.dumps({"level": "ERROR", "message": "EngineCore failed to start.", "exc_info": stack}))
-    assert reasons.told(1) == "ValueError: max_model_len 9 is too short"
+    reasons.read(json.dumps({"level": "ERROR", "message": "EngineCore failed to start.", "exc_info": stack}), 1.0)
+    assert reasons.told(1, 2.0) == "ValueError: max_model_len 9 is too short"
 
 
 def test_a_server_that_says_nothing_is_known_by_its_status() -> None:
-    assert Reasons().told(-9) == "vLLM ended with status -9 and said nothing"
+    assert Reasons().told(-9, 0.0) == "vLLM ended with status -9 and said nothing"
+
+
+def test_what_went_wrong_long_before_is_not_the_reason() -> None:
+    reasons = Reasons()
+    reasons.read("ValueError: one request was wrong", 1.0)
+    reasons.read("RuntimeError: the device is gone", 1000.0)
+    assert reasons.told(1, 1001.0) == "RuntimeError: the device is gone"
 
 
 # While the model loads.
