@@ -70,8 +70,8 @@ def _parsed(body: bytes, media: str) -> Any:
         with pa.ipc.open_stream(body) as reader:
             return reader.read_all()
     except Exception:
-        what = "Parquet" if media == "parquet" else "an Arrow stream"
-        raise RefusedError(400, f"the body is not valid {what}") from None
+        what = "Parquet file" if media == "parquet" else "Arrow stream"
+        raise RefusedError(400, f"the body is not a valid {what}") from None
 
 
 def _as_they_lie(table: Any, plan: TablePlan) -> Blocks | None:

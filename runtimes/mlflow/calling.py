@@ -27,6 +27,7 @@ _RELATIVE = {4: 1e-5, 8: 1e-9}  # by bytes of a float: a sum over another number
 _MOST_ROWS = 64
 _DAY_NS = 86_400_000_000_000
 _log = logging.getLogger("runtimes.mlflow.calling")
+Unchecked = Callable[[Given, Mapping[str, Any] | None], Any]
 
 
 class Caller:
@@ -46,7 +47,7 @@ class Caller:
         if self._fast is not None and not params and given.usual:
             return self._fast(given)
         if given.beyond_mlflow and self._unchecked is not None:
-            return self._unchecked(given)
+            return self._unchecked(given, params)
         return self.whole(given.data(), params)
 
     def whole(self, data: Any, params: Mapping[str, Any] | None) -> Any:
@@ -71,14 +72,13 @@ class Caller:
             sets = [[row] for row in rows[:1]]
             expected = [self.whole(_given(signature, rows).data(), None) for rows in sets]
             rows = rows[:1]
-        if not signature.params:
-            self._choose(sets, expected)
+        self._choose(sets, expected)
         self.row_wise = len(rows) > 1 and self._is_row_wise(rows)
 
     def _choose(self, sets: Sequence[Sequence[Work]], expected: Sequence[Any]) -> None:
-        offered = list(ways(self._pyfunc))
-        if self._unchecked is not None:
-            offered.append(("pyfunc without its own checks", self._unchecked))
+        offered = [] if self._signature.params else list(ways(self._pyfunc))
+        if (unchecked := self._unchecked) is not None:
+            offered.append(("pyfunc without its own checks", lambda given: unchecked(given, None)))
         for name, call in offered:
             try:
                 same = all(
@@ -178,7 +178,7 @@ def _close(one: Any, other: Any, relative: float) -> bool:
     return bool(one == other)
 
 
-def _unchecked(pyfunc: Any) -> Call | None:
+def _unchecked(pyfunc: Any) -> Unchecked | None:
     """The model behind MLflow's checks, which the plan has already made; None where it can't be reached."""
     predict = getattr(pyfunc, "_predict_fn", None)
     metadata = pyfunc.metadata
@@ -186,7 +186,15 @@ def _unchecked(pyfunc: Any) -> Call | None:
     if predict is None or (by_example is not None and by_example()):
         return None
     function: Callable[..., Any] = predict
-    return lambda given: function(given.data())
+    takes = inspect.signature(function).parameters.get("params")
+    if takes is None or takes.kind is inspect.Parameter.VAR_KEYWORD:
+        return lambda given, params: function(given.data())
+    try:
+        from mlflow.models.utils import _enforce_params_schema as with_defaults
+    except ImportError:
+        return None
+    schema = metadata.get_params_schema()
+    return lambda given, params: function(given.data(), params=with_defaults(dict(params or {}), schema))
 
 
 def _given(signature: Signature, rows: Sequence[Work]) -> Given:

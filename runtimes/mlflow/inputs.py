@@ -77,13 +77,15 @@ class Given:
         """The columns as a DataFrame in the signature's order."""
         import pandas as pd
 
-        index = None if self._index is None else pd.Index(self._index)
+        index: Any = pd.RangeIndex(self.rows) if self._index is None else pd.Index(self._index)
         if len(self._blocks) == 1 and self._blocks[0][0].item_bytes is not None:
             block, buffer = self._blocks[0]
             return pd.DataFrame(np.asfortranarray(self._rows(block, buffer)), columns=list(block.names), index=index)
-        columns = {name: column for block, buffer in self._blocks for name, column in self._columns(block, buffer)}
+        columns = {
+            name: values for block, buffer in self._blocks for name, values in self._columns(block, buffer, index)
+        }
         ordered = {column.name: columns[column.name] for column in self._signature.columns if column.name in columns}
-        return pd.DataFrame(ordered, index=pd.RangeIndex(self.rows) if index is None else index)
+        return pd.DataFrame(ordered, index=index)
 
     def tensors(self) -> Any:
         """One array, or a dictionary where the signature has names."""
@@ -95,12 +97,12 @@ class Given:
     def _rows(self, block: Block, buffer: Buffer) -> Any:
         return _array(block.code, buffer).reshape(self.rows, len(block.names))
 
-    def _columns(self, block: Block, buffer: Buffer) -> list[tuple[Any, Any]]:
+    def _columns(self, block: Block, buffer: Buffer, index: Any) -> list[tuple[Any, Any]]:
         if block.item_bytes is not None:
             rows = self._rows(block, buffer)
             return [(name, rows[:, position]) for position, name in enumerate(block.names)]
         values, step = json.loads(bytes(buffer)), len(block.names)
-        return [(name, _objects(block.code, values[at::step])) for at, name in enumerate(block.names)]
+        return [(name, _objects(block.code, values[at::step], index)) for at, name in enumerate(block.names)]
 
     def _tensor(self, block: Block, buffer: Buffer) -> Any:
         shape = (self.rows, *block.shape)
@@ -121,7 +123,7 @@ def _array(code: str, buffer: Buffer) -> Any:
     return np.frombuffer(buffer, dtype=_DTYPES.get(code, "<" + code))
 
 
-def _objects(code: str, values: list[Any]) -> Any:
+def _objects(code: str, values: list[Any], index: Any) -> Any:
     import pandas as pd
 
     if code in ("Int32", "Int64"):
@@ -130,4 +132,5 @@ def _objects(code: str, values: list[Any]) -> Any:
         values = [None if value is None else base64.b64decode(value) for value in values]
     array = np.empty(len(values), dtype=object)  # never np.array: it would look inside lists and dictionaries
     array[:] = values
-    return pd.Series(array, dtype=object).to_numpy()
+    # pandas makes its own strings of texts, as MLflow's server has it; but a missing one it would make a float.
+    return pd.Series(array, dtype=object, index=index) if None in values else array
