@@ -39,11 +39,13 @@ class Reasons:
 
 
 def _texts(line: str) -> list[str]:
-    """The lines inside a line: a stack in a JSON record has many."""
-    if line.startswith("{"):
+    """The lines inside a line: a stack in a JSON record, behind the process's name, has many."""
+    begin = line.find("{")
+    if begin >= 0:
         try:
-            record = json.loads(line)
+            record = json.loads(line[begin:])
         except ValueError:
             return [line]
-        return [part for value in record.values() if isinstance(value, str) for part in value.splitlines()]
+        if isinstance(record, dict):
+            return [part for value in record.values() if isinstance(value, str) for part in value.splitlines()]
     return [line]

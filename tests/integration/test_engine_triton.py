@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from runtimes.interface.errors import MODEL_FAILED
 from tests.integration.runtime_process import JSON, Connection, Runtime, until
 from tests.runtime_lab import environments
-from tests.runtime_lab.pressure import MIB, bodies, memory_over
+from tests.runtime_lab.pressure import MIB, bodies, memory_over, tree
 from tests.runtime_lab.processes import networks, post, triton
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
@@ -219,5 +219,5 @@ def test_bodies_of_any_kind_are_4xx_or_no_rows_and_the_server_lives(line: Runtim
 
 @pytest.mark.case("runtimes-G1", "runtimes-G6")
 async def test_memory_stands_still_over_10000_requests(line: Runtime) -> None:
-    after = await memory_over(line, INFER, body([[1, 2, 3, 4]]))
+    after = await memory_over(line, INFER, body([[1, 2, 3, 4]]), tree(line.process.pid))
     assert max(after[1:]) - after[0] < 10 * MIB

@@ -20,6 +20,7 @@ import pytest
 
 from tests.integration.runtime_process import JSON, Answer, Runtime, until
 from tests.runtime_lab import environments
+from tests.runtime_lab.pressure import MIB, memory_over
 from tests.runtime_lab.processes import VLLM_START_S, Stream, post, vllm
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(420)]
@@ -244,6 +245,13 @@ def test_metrics_are_the_interface_s_and_the_tokens_of_the_engine(server: Runtim
     names = [line.split(" ")[2] for line in text.splitlines() if line.startswith("# TYPE")]
     assert len(names) == len(set(names))
     assert server.metric("vllm:prefix_cache_hits_total") > 0
+
+
+@pytest.mark.case("runtimes-G1")
+async def test_memory_stands_still_over_10000_requests(server: Runtime) -> None:
+    pids = [server.process.pid, *server.predictors()]  # not the engine's: its cache is touched bit by bit
+    after = await memory_over(server, COMPLETIONS, {"prompt": "a", "max_tokens": 1}, pids)
+    assert max(after[1:]) - after[0] < 10 * MIB
 
 
 @pytest.mark.case("runtimes-C15")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,10 @@ def bodies(*names: str) -> st.SearchStrategy[bytes]:
     return written | st.builds(lambda body, end: body[:end], written, st.integers(0, 60)) | st.binary(max_size=60)
 
 
-def resident_bytes(runtime: Runtime) -> int:
-    """Of the process and all below it."""
-    return sum(_resident_bytes(pid) for pid in _tree(runtime.process.pid))
-
-
-async def memory_over(runtime: Runtime, path: str, document: Any, count: int = 10_000) -> list[int]:
-    """Resident bytes after each fifth of so many requests, all of which are answered."""
+async def memory_over(
+    runtime: Runtime, path: str, document: Any, pids: Sequence[int], count: int = 10_000
+) -> list[int]:
+    """Resident bytes of these processes after each fifth of so many requests, all of which are answered."""
     connections = 16
     body = json.dumps(document).encode()
 
@@ -45,14 +43,15 @@ async def memory_over(runtime: Runtime, path: str, document: Any, count: int = 1
     after = []
     for _ in range(5):
         await asyncio.gather(*(client() for _ in range(connections)))
-        after.append(await asyncio.to_thread(resident_bytes, runtime))
+        after.append(sum(map(_resident_bytes, pids)))
     return after
 
 
-def _tree(pid: int) -> list[int]:
+def tree(pid: int) -> list[int]:
+    """A process and all below it."""
     found = [pid]
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        found += [below for child in task.read_text().split() for below in _tree(int(child))]
+        found += [below for child in task.read_text().split() for below in tree(int(child))]
     return found
 
 

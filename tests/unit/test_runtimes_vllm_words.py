@@ -112,7 +112,8 @@ def test_the_reason_is_the_first_error_of_an_engine_and_not_the_one_that_points_
 def test_the_reason_is_found_in_a_log_of_json_records() -> None:
     reasons = Reasons()
     stack = "Traceback (most recent call last):\n  File x\nValueError: max_model_len 9 is too short"
-    reasons.read(json.dumps({"level": "ERROR", "message": "EngineCore failed to start.", "exc_info": stack}), 1.0)
+    record = {"level": "ERROR", "message": "EngineCore failed to start.", "exc_info": stack}
+    reasons.read(f"(EngineCore pid=7) {json.dumps(record)}", 1.0)
     assert reasons.told(1, 2.0) == "ValueError: max_model_len 9 is too short"
 
 
