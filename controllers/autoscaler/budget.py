@@ -40,12 +40,18 @@ def _rooms(quota: Object, each: dict[str, Decimal]) -> Iterator[int]:
 
 
 def _needed(pod: Object) -> dict[str, Decimal]:
-    """What one pod counts for: its containers together, or a larger init container alone."""
+    """What one pod counts for: all containers that stay, or a larger init container and the sidecars before it.
+
+    A sidecar is an init container that is always restarted; it stays beside the containers.
+    """
+    sidecars = [each for each in items(pod, "initContainers") if each.get("restartPolicy") == "Always"]
+    once = [each for each in items(pod, "initContainers") if each.get("restartPolicy") != "Always"]
     found = {"pods": Decimal(1), "count/pods": Decimal(1)}
     for kind in ("requests", "limits"):
         for resource in ("cpu", "memory", "nvidia.com/gpu"):
-            running = sum(_amounts(items(pod, "containers"), kind, resource), Decimal(0))
-            needed = max([running, *_amounts(items(pod, "initContainers"), kind, resource)])
+            beside = sum(_amounts(sidecars, kind, resource), Decimal(0))
+            running = beside + sum(_amounts(items(pod, "containers"), kind, resource), Decimal(0))
+            needed = max([running, *(beside + each for each in _amounts(once, kind, resource))])
             found[f"{kind}.{resource}"] = needed
             if kind == "requests" and resource != "nvidia.com/gpu":
                 found[resource] = needed

@@ -70,7 +70,7 @@ class Epoch:
 def key(endpoint: Endpoint, deployment: Object) -> Key:
     """By the pod template: the model's digest, what it runs on, what it may use, the image that runs it."""
     pod = mapping(deployment, "spec", "template", "spec")
-    server: Object = next(iter(items(pod, "containers")), {})
+    server = _server(pod)
     limits = mapping(server, "resources", "limits")
     devices = {name: amount for name, amount in limits.items() if "/" in name}
     return Key(
@@ -80,6 +80,14 @@ def key(endpoint: Endpoint, deployment: Object) -> Key:
         resources=_text({name: amount for name, amount in limits.items() if name not in devices}),
         runtime=str(server.get("image", "")),
     )
+
+
+def _server(pod: Object) -> Object:
+    """The container that does the work: one of the name that its signals have too, also beside an interface, where it
+    is an init container that goes on running; else the first."""
+    containers = items(pod, "containers")
+    named = (each for each in (*containers, *items(pod, "initContainers")) if each.get("name") == "server")
+    return next(named, next(iter(containers), {}))
 
 
 def _argument(containers: Sequence[Object], flag: str) -> str:

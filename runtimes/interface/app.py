@@ -88,6 +88,9 @@ class Interface:
                 await exchange.reply(await self._described(exchange, route, scope))
             else:
                 about = self._ready()
+                if about.tells_itself and route.model is not None:  # it knows its models by names of their own
+                    await exchange.reply(await self._described(exchange, route, scope))
+                    return
                 describe.check_model(about, route)
                 if route.does is Does.VERSION:
                     await exchange.answer(200, about.engine_version.encode(), content_type=_TEXT)

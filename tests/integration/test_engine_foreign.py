@@ -95,7 +95,7 @@ def test_a_wrong_or_broken_request_is_a_4xx_in_the_interface_s_shape(served: tup
 def test_v2_s_metadata_and_health_are_reached(served: tuple[Runtime, Server]) -> None:
     runtime, server = served
     wanted = 200 if "v2" in server.path else 404
-    for path in ("/v2", "/v2/health/live", "/v2/health/ready", "/v2/models/m"):
+    for path in ("/v2", "/v2/health/live", "/v2/health/ready", "/v2/models/m", "/v2/models/m/ready"):
         assert runtime.ask("GET", path).status == wanted, path
 
 

@@ -57,6 +57,14 @@ def test_a_larger_init_container_is_what_a_pod_counts_for() -> None:
     assert budget_of([quota({"limits.memory": "8Gi"}, {"limits.memory": "4Gi"})], pod, 1) == 4
 
 
+def test_a_sidecar_counts_beside_the_containers() -> None:
+    """Kubernetes' own sum: 2 Gi beside the container's 1 Gi; 4 Gi left are one replica more."""
+    pod = deployment()
+    sidecar = {"restartPolicy": "Always", "resources": {"limits": {"memory": "2Gi"}}}
+    pod["spec"]["template"]["spec"]["initContainers"].insert(0, sidecar)
+    assert budget_of([quota({"limits.memory": "8Gi"}, {"limits.memory": "4Gi"})], pod, 1) == 3
+
+
 @pytest.mark.parametrize(
     ("text", "value"), [("500m", 0.5), ("2", 2), ("1.5Gi", 1.5 * 2**30), ("1e3", 1000), ("x", None)]
 )

@@ -99,6 +99,17 @@ def test_what_is_known_belongs_to_one_model_on_one_machine(other: Object) -> Non
     assert (of(learnt, other).knee, of(learnt, other).limit) == (None, 64)
 
 
+def test_beside_an_interface_what_is_known_belongs_to_the_container_that_works() -> None:
+    def of_image(image: str, front: str) -> Object:
+        proxy = {"name": "interface", "image": front, "resources": {"limits": {"cpu": "1"}}}
+        own = {"name": "server", "image": image, "restartPolicy": "Always", "resources": {"limits": {"cpu": "4"}}}
+        pod = {"initContainers": [own], "containers": [proxy]}
+        return {"metadata": {"namespace": "team-alpha", "name": "iris-a"}, "spec": {"template": {"spec": pod}}}
+
+    ours, newer, other = of_image("a@1", "f@1"), of_image("a@1", "f@2"), of_image("a@2", "f@1")
+    assert key(endpoint(), ours) == key(endpoint(), newer) != key(endpoint(), other)
+
+
 def test_a_revision_that_comes_back_finds_what_was_learnt_of_it() -> None:
     own = Knowledge(limit=9, knee=9.0)
     learnt = Learnt({str(key(endpoint(), deployment())): own})

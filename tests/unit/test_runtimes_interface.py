@@ -532,5 +532,7 @@ async def test_metadata_come_from_the_engine_where_it_tells_itself() -> None:
     async def does(call: Call) -> Reply:
         return Reply(f"{call.method} {call.path}".encode())
 
-    answer: Answer = await ask(interface(Engine(does, tells_itself=True)), "GET", "/v1/models")
-    assert answer.body == b"GET /v1/models"
+    own = interface(Engine(does, tells_itself=True))
+    for path in ("/v1/models", "/v2/models/a-name-of-its-own/ready"):
+        answer: Answer = await ask(own, "GET", path)
+        assert (answer.status, answer.body) == (200, f"GET {path}".encode())
