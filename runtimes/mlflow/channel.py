@@ -42,11 +42,12 @@ class Channel:
         self._open = True
         self._loop.add_reader(sock, self._readable)
 
-    def send(self, kind: Kind, call: int, head: Head, buffers: Sequence[Buffer] = ()) -> None:
-        """Send a frame, now or as soon as the socket takes it; nothing where it is closed."""
+    def send(self, kind: Kind, call: int, head: Head, buffers: Sequence[Buffer] = (), fd: int | None = None) -> None:
+        """Send a frame, now or as soon as the socket takes it; nothing where it is closed. ``fd`` is closed then."""
+        packet = encode_frame(kind, call, head, buffers, fd)
         if not self._open:
+            packet.close()
             return
-        packet = encode_frame(kind, call, head, buffers)
         if self._waiting:
             self._waiting.append(packet)
         elif not self._write(packet):

@@ -13,7 +13,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 
-from runtimes.mlflow import batch
+from runtimes.mlflow import batch, twins
 from runtimes.mlflow.batch import Job
 from runtimes.mlflow.errors import RefusedError
 from runtimes.mlflow.frames import Kind
@@ -41,6 +41,7 @@ class Fleet:
         self._live: set[Predictor] = set()
         self._all: set[Predictor] = set()
         self._keepers: list[asyncio.Task[None]] = []
+        self._template: Predictor | None = None  # of all others, where the model allows it
         self.on_ready: Callable[[Predictor], None] = lambda predictor: None
         self.loaded: Loaded | None = None
         self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -54,16 +55,12 @@ class Fleet:
     async def start(self) -> None:
         """Load the model in every predictor and self-test it; sets ``failed`` where that can't be done."""
         began = time.monotonic()
-        loads = [asyncio.create_task(self._load()) for _ in range(self._cpu.predictors)]
         try:
-            predictors = await asyncio.gather(*loads)
+            predictors = await self._first(self._cpu.predictors)
             await self._measure(predictors[0])
         except LoadFailedError as failure:
             self._fail(str(failure))
             return
-        finally:
-            for task in loads:
-                task.cancel()
         self._metrics.load_s.set(time.monotonic() - began)
         self.loaded = loaded = predictors[0].loaded.result()
         self._metrics.describe(loaded.head["mlflow"], loaded.head["python"])
@@ -73,6 +70,24 @@ class Fleet:
             self._join(predictor)
             self._keepers.append(asyncio.create_task(self._keep(predictor)))
         _log.info("ready", extra={"predictors": len(predictors), "threads": self._cpu.threads})
+
+    async def _first(self, count: int) -> list[Predictor]:
+        """As many predictors as there shall be: one load and its twins where that can be, else as many loads."""
+        if count > 1 and twins.might_fork(self._settings.model) and twins.adopt():
+            template = await self._load()
+            if template.loaded.result().head["twins"]:
+                self._template = template
+                return [await self._twin(template) for _ in range(count)]
+            return [template, *await self._loads(count - 1)]
+        return await self._loads(count)
+
+    async def _loads(self, count: int) -> list[Predictor]:
+        loads = [asyncio.create_task(self._load()) for _ in range(count)]
+        try:
+            return await asyncio.gather(*loads)
+        finally:
+            for task in loads:
+                task.cancel()
 
     async def stop(self) -> None:
         """End every predictor, whatever it runs."""
@@ -99,6 +114,9 @@ class Fleet:
     async def _replace(self) -> Predictor | None:
         for attempt in range(_MOST_FAILED_LOADS):
             try:
+                template = self._template
+                if template is not None and not template.gone.done():
+                    return await self._twin(template)
                 return await self._load()
             except LoadFailedError as failure:
                 reason = str(failure)
@@ -113,6 +131,14 @@ class Fleet:
         predictor = await Predictor.start(
             settings.model_python, settings.model, self._environment, settings.max_in_flight, self._gone
         )
+        return await self._tested(predictor)
+
+    async def _twin(self, template: Predictor) -> Predictor:
+        """The same, copied from a process that does nothing else."""
+        return await self._tested(Predictor.twin_of(template, self._gone))
+
+    async def _tested(self, predictor: Predictor) -> Predictor:
+        settings = self._settings
         self._all.add(predictor)
         try:
             async with asyncio.timeout(settings.load_timeout_s):

@@ -4,7 +4,9 @@ Owns the bytes; leaves their meaning to predictor (front side) and worker (model
 idea: a frame is a kind, the call it belongs to, a small JSON head and raw buffers that nobody copies or escapes; above
 a size they do not pass the socket at all, only the descriptor of the memory they are in.
 
-    kind: u8 | shared: u8 | call: u32 | head length: u32 | body length: u64 | head (JSON object, UTF-8) | body
+    kind: u8 | descriptor: u8 | call: u32 | head length: u32 | body length: u64 | head (JSON object, UTF-8) | body
+
+The descriptor is 0 for none, 1 for the memory that holds the body, 2 for one that the frame itself is about.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ class Kind(IntEnum):
     PIECE = 7  # worker: one piece; its end is an ANSWER or a REFUSAL
     TAKEN = 8  # front: head: how many more pieces the worker may send
     CANCEL = 9  # front: nobody wants the rest of this call
+    TWIN = 10  # front: become two; the descriptor is the other one's socket
 
 
 class FrameError(ValueError):
@@ -56,6 +59,7 @@ class Frame:
     call: int
     head: Head
     body: Buffer
+    fd: int | None = None
 
 
 @dataclass(slots=True)
@@ -71,12 +75,14 @@ class Packet:
             self.fd = None
 
 
-def encode_frame(kind: Kind, call: int, head: Head, buffers: Sequence[Buffer] = ()) -> Packet:
-    """A frame; a long body goes into shared memory."""
+def encode_frame(kind: Kind, call: int, head: Head, buffers: Sequence[Buffer] = (), fd: int | None = None) -> Packet:
+    """A frame; a long body goes into shared memory, and ``fd`` is closed once it is sent."""
     text = _encode(head).encode()
     size = sum(map(len, buffers))
     if len(text) > MAX_HEAD_BYTES or size > MAX_BODY_BYTES:
         raise FrameError("a frame is larger than the protocol allows")
+    if fd is not None:
+        return Packet([_PREFIX.pack(kind, 2, call, len(text), size) + text, *buffers], fd)
     if size > SHARED_ABOVE_BYTES and AVAILABLE:
         return Packet([_PREFIX.pack(kind, 1, call, len(text), size) + text], to_shared(buffers))
     if len(buffers) > _MOST_PARTS:
@@ -112,19 +118,19 @@ class FrameReader:
         buffer = self._buffer
         if len(buffer) < _PREFIX.size:
             return None
-        kind, shared, call, head_bytes, body_bytes = _prefix(buffer)
+        kind, descriptor, call, head_bytes, body_bytes = _prefix(buffer)
         body_at = _PREFIX.size + head_bytes
-        end = body_at if shared else body_at + body_bytes
+        end = body_at if descriptor == 1 else body_at + body_bytes
         if len(buffer) < end:
             return None
         head = _head(buffer[_PREFIX.size : body_at])
-        body = self._shared(body_bytes) if shared else buffer[body_at:end]
+        if descriptor and not self._fds:
+            raise FrameError("a frame came without its descriptor")
+        body = self._shared(body_bytes) if descriptor == 1 else buffer[body_at:end]
         del buffer[:end]
-        return Frame(kind, call, head, body)
+        return Frame(kind, call, head, body, self._fds.popleft() if descriptor == 2 else None)
 
     def _shared(self, size: int) -> memoryview:
-        if not self._fds:
-            raise FrameError("a frame came without its shared memory")
         try:
             return from_shared(self._fds.popleft(), size)
         except ValueError as error:
@@ -140,11 +146,11 @@ def received_fds(ancillary: Sequence[tuple[int, int, bytes]]) -> list[int]:
 
 
 def _prefix(buffer: bytearray) -> tuple[Kind, int, int, int, int]:
-    code, shared, call, head_bytes, body_bytes = _PREFIX.unpack_from(buffer)
+    code, descriptor, call, head_bytes, body_bytes = _PREFIX.unpack_from(buffer)
     if head_bytes > MAX_HEAD_BYTES or body_bytes > MAX_BODY_BYTES:
         raise FrameError("a frame is larger than the protocol allows")
     try:
-        return Kind(code), shared, call, head_bytes, body_bytes
+        return Kind(code), descriptor, call, head_bytes, body_bytes
     except ValueError:
         raise FrameError(f"no frame has kind {code}") from None
 

@@ -44,6 +44,7 @@ class About:
     outputs: list[dict[str, Any]] | None
     params: list[dict[str, Any]] | None
     flavors: list[str]
+    loader: str = ""
     task: str = ""
     raw: bool = False
     chat: bool = False
@@ -178,6 +179,7 @@ def _about(metadata: Any) -> About:
         outputs=None if outputs is None else outputs.to_dict(),
         params=None if params is None else params.to_dict(),
         flavors=list(metadata.flavors),
+        loader=str(function.get("loader_module") or ""),
         task=task,
         raw=bool(by_hint()) if by_hint else False,
         chat=task.startswith(_CHAT_TASKS),

@@ -55,6 +55,10 @@ class Pipe:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the socket up."""
         self._sock.close()
 
     def frames(self) -> Iterator[Frame]:

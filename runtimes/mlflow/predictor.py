@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from runtimes.mlflow import twins
 from runtimes.mlflow.channel import Channel
 from runtimes.mlflow.frames import Frame, Head, Kind
 from runtimes.mlflow.layout import Buffer
@@ -60,6 +61,7 @@ class Predictor:
         self.stuck = 0  # of the calls that it runs: beyond the deadline, and nothing can stop them
         self._on_gone = on_gone
         self._process: asyncio.subprocess.Process | None = None
+        self._twin: int | None = None  # the pid of one that no process was started for
         self._channel: Channel | None = None
         self._calls: dict[int, asyncio.Future[Frame]] = {}
         self._streams: dict[int, Pieces] = {}
@@ -91,9 +93,19 @@ class Predictor:
                 raise LoadFailedError(f"{python} can't be started: {error.strerror}") from None
         return predictor
 
+    @classmethod
+    def twin_of(cls, template: Predictor, on_gone: Callable[[Predictor], None]) -> Predictor:
+        """A copy of a process that has loaded the model and runs no calls; ``loaded`` says later that it is there."""
+        predictor = cls(on_gone)
+        ours, theirs = socket.socketpair()
+        predictor._channel = Channel(ours, predictor._received, predictor._lost)
+        if template._channel is not None:
+            template._channel.send(Kind.TWIN, 0, {}, fd=theirs.detach())
+        return predictor
+
     @property
     def pid(self) -> int | None:
-        return self._process.pid if self._process else None
+        return self._process.pid if self._process else self._twin
 
     @property
     def free(self) -> int:
@@ -117,20 +129,42 @@ class Predictor:
     def kill(self, cause: str) -> None:
         """End the process and everything it started, at once."""
         self.killed_for = self.killed_for or cause
-        if self._process is not None and self._process.returncode is None:
+        running = self._process.returncode is None if self._process else not self.gone.done()
+        if self.pid is not None and running:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+                os.killpg(self.pid, signal.SIGKILL)
         if self._channel is not None:
             self._channel.close()
 
     async def ended(self) -> int | None:
         """The exit status of the process once it is gone."""
+        if self._twin is not None:
+            return await self._twin_ended(self._twin)
         if self._process is None:
             return None
         with contextlib.suppress(TimeoutError):
             return await asyncio.wait_for(self._process.wait(), _EXIT_WAIT_S)
         self.kill("did not exit")
         return await self._process.wait()
+
+    async def _twin_ended(self, pid: int) -> int | None:
+        try:
+            watched = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return twins.reap(pid)
+        over = asyncio.Event()
+        self._loop.add_reader(watched, over.set)
+        try:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(over.wait(), _EXIT_WAIT_S)
+            if not over.is_set():
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(pid, signal.SIGKILL)
+                await over.wait()
+        finally:
+            self._loop.remove_reader(watched)
+            os.close(watched)
+        return twins.reap(pid)
 
     def _send(self, kind: Kind, head: Head, buffers: Sequence[Buffer]) -> tuple[int, asyncio.Future[Frame]]:
         if self.free <= 0 or self._channel is None:
@@ -160,6 +194,8 @@ class Predictor:
         elif frame.kind is Kind.LOADED and not self.loaded.done():
             loaded = Loaded(frame.head, bytes(frame.body) if frame.head["example"] else None)
             self.slots = loaded.slots
+            if self._process is None:
+                self._twin = int(frame.head["pid"])
             self.loaded.set_result(loaded)
         elif frame.kind is Kind.FAILED and not self.loaded.done():
             self.loaded.set_exception(LoadFailedError(str(frame.head.get("reason"))))

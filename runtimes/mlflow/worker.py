@@ -10,20 +10,18 @@ moment.
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import gc
 import logging
 import os
-import signal
 import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runtimes import jsonlog
+from runtimes.mlflow import twins
 from runtimes.mlflow.calls import Request, UnsplittableError
 from runtimes.mlflow.errors import MODEL_FAILED, RefusedError
 from runtimes.mlflow.frames import Frame, Head, Kind
@@ -34,14 +32,13 @@ from runtimes.termination import EXIT_FAILED, reason_of
 if TYPE_CHECKING:
     from runtimes.mlflow.model import LoadedModel
 
-_PR_SET_PDEATHSIG = 1
 _log = logging.getLogger("runtimes.mlflow.worker")
 
 
 def main(fd: int, folder: Path, slots: int) -> int:
     """Serve the socket until it closes."""
     jsonlog.configure(logging.WARNING)
-    _end_with_parent()
+    twins.end_with_front()
     with Pipe(socket.socket(fileno=fd)) as pipe:
         try:
             model = _load(folder)
@@ -49,27 +46,32 @@ def main(fd: int, folder: Path, slots: int) -> int:
             _log.exception("the model can't be loaded")
             pipe.send(Kind.FAILED, 0, {"reason": reason_of(error)})
             return EXIT_FAILED
-        head = _about(model)
         overlapping = slots if model.about.chat or model.about.raw else 1
-        pipe.send(Kind.LOADED, 0, head | {"slots": overlapping}, [model.example or b""])
         gc.collect()
-        gc.freeze()
-        Worker(model, pipe).serve(overlapping)
+        gc.freeze()  # what is there now stays, and is shared with every twin
+        Worker(model, pipe, _about(model) | {"slots": overlapping}).serve(overlapping)
     return 0
 
 
 class Worker:
     """One model and the socket that its calls come from."""
 
-    def __init__(self, model: LoadedModel, pipe: Pipe) -> None:
+    def __init__(self, model: LoadedModel, pipe: Pipe, about: Head) -> None:
         self._model = model
         self._pipe = pipe
+        self._about = about
 
     def serve(self, slots: int) -> None:
         """Run calls until the socket closes: one after the other, or up to ``slots`` at once."""
+        can_fork = slots == 1 and twins.can_fork(self._model.about.loader)
+        about = self._about | {"pid": os.getpid(), "twins": can_fork}
+        self._pipe.send(Kind.LOADED, 0, about, [self._model.example or b""])
         if slots == 1:
             for frame in self._pipe.frames():
-                self._run(frame)
+                if frame.kind is Kind.TWIN and frame.fd is not None:
+                    twins.fork(self._pipe, frame.fd, lambda pipe: Worker(self._model, pipe, self._about).serve(1))
+                else:
+                    self._run(frame)
             return
         with ThreadPoolExecutor(slots, "call") as threads:
             for frame in self._pipe.frames():
@@ -147,14 +149,6 @@ def _about(model: LoadedModel) -> Head:
         "example": model.example is not None,
         "layout": None if layout is None else layout_to_plain(layout),
     }
-
-
-def _end_with_parent() -> None:
-    # Linux: a predictor must not outlive a front process that was killed.
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() == 1 and os.environ.get("KNOBLESS_FRONT_PID") not in (None, "1"):
-        os._exit(EXIT_FAILED)  # it was killed before the line above
 
 
 if __name__ == "__main__":

@@ -126,9 +126,12 @@ class Runtime:
         return self
 
     def predictors(self) -> list[int]:
-        """Pids of the predictor processes."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        return [int(pid) for pid in children]
+        """Pids of the predictor processes; the one that they may be copies of is none."""
+        return [pid for pid in self.children() if comm(pid) != "template"]
+
+    def children(self) -> list[int]:
+        """Pids of all that the front started or adopted."""
+        return list(map(int, Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()))
 
     def stop(self) -> int:
         if self.process.poll() is None:
@@ -169,6 +172,14 @@ def process_of_ours(folder: Path, command: list[str]) -> Iterator[Runtime]:
         yield runtime
     finally:
         runtime.stop()
+
+
+def comm(pid: int) -> str:
+    """What a process calls itself; nothing where it has ended."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
 
 
 def listens(port: int) -> bool:

@@ -68,7 +68,7 @@ def test_a_body_of_many_buffers_is_one_body() -> None:
         (b"\x01" + bytes(9) + (MAX_BODY_BYTES + 1).to_bytes(8, "big"), "larger"),
         (b"\x01" + bytes(5) + (2).to_bytes(4, "big") + bytes(8) + b"[]", "not an object"),
         (b"\x01" + bytes(5) + (2).to_bytes(4, "big") + bytes(8) + b"{]", "not JSON"),
-        (b"\x01\x01" + bytes(4) + (2).to_bytes(4, "big") + (9).to_bytes(8, "big") + b"{}", "without its shared memory"),
+        (b"\x01\x01" + bytes(4) + (2).to_bytes(4, "big") + (9).to_bytes(8, "big") + b"{}", "without its descriptor"),
     ],
 )
 def test_what_is_not_a_frame_is_an_error_with_its_reason(prefix: bytes, why: str) -> None:
