@@ -12,6 +12,8 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
 
+import orjson
+
 from runtimes.mlflow.frames import (
     RECEIVE_BYTES,
     Frame,
@@ -36,7 +38,7 @@ class Channel:
         self._sock = sock
         self._on_frame = on_frame
         self._on_lost = on_lost
-        self._reader = FrameReader()
+        self._reader = FrameReader(orjson.loads)
         self._waiting: deque[Packet] = deque()
         self._loop = asyncio.get_running_loop()
         self._open = True
@@ -44,7 +46,7 @@ class Channel:
 
     def send(self, kind: Kind, call: int, head: Head, buffers: Sequence[Buffer] = (), fd: int | None = None) -> None:
         """Send a frame, now or as soon as the socket takes it; nothing where it is closed. ``fd`` is closed then."""
-        packet = encode_frame(kind, call, head, buffers, fd)
+        packet = encode_frame(kind, call, head, buffers, fd, orjson.dumps)
         if not self._open:
             packet.close()
             return

@@ -18,8 +18,9 @@ from runtimes.mlflow.batch import Job
 from runtimes.mlflow.errors import RefusedError
 from runtimes.mlflow.frames import Kind
 from runtimes.mlflow.metrics import Metrics
+from runtimes.mlflow.pieces import PredictorDiedError
 from runtimes.mlflow.plan import Work
-from runtimes.mlflow.predictor import Loaded, LoadFailedError, Predictor, PredictorDiedError
+from runtimes.mlflow.predictor import Loaded, LoadFailedError, Predictor
 from runtimes.mlflow.settings import Settings
 from runtimes.quota import THREAD_VARIABLES, Cpu
 
@@ -170,7 +171,7 @@ class Fleet:
         except RefusedError as refusal:
             raise LoadFailedError(f"the model's own input example is refused: {refusal.message}") from None
         job = Job(work, "self-test", True, asyncio.get_running_loop().create_future())
-        answer = await predictor.send(*batch.call([job], None))
+        answer = await predictor.ask(*batch.call([job], None))
         if answer.kind is not Kind.ANSWER:
             said = answer.head.get("cause") or answer.head.get("message")
             raise LoadFailedError(f"the model failed on its own input example: {said}")

@@ -12,7 +12,6 @@ import logging
 import os
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,20 +72,28 @@ class LoadedModel:
 
     def answer(self, request: Request) -> Outcome:
         """The results, or a RefusedError; every other outcome of the model's code becomes one with a log line."""
-        with _telling():
+        try:
             if request.layout.form is Form.BODY:
                 return self._whole(request)
             rows = sum(count or 0 for count in request.rows)
             usual = request.layout is self.plan_layout or request.layout == self.plan_layout
             given = Given(self.signature, request.layout, request.buffers, rows, request.index, usual=usual)
             return outcome(self._caller(given, request.params), request.rows, as_text=request.as_text)
+        except (RefusedError, UnsplittableError):
+            raise
+        except Exception as error:
+            raise _told(error) from error
 
     def pieces(self, request: Request) -> Iterator[bytes]:
         """The pieces of a streamed answer, each one JSON document."""
-        with _telling():
+        try:
             said = unread.chat(request.buffers[0], self.signature)
             for piece in self._pyfunc.predict_stream(said.data):
                 yield encode(piece)[0]
+        except RefusedError:
+            raise
+        except Exception as error:
+            raise _told(error) from error
 
     def _whole(self, request: Request) -> Outcome:
         """A request that nobody has read yet, and its whole answer."""
@@ -138,19 +145,13 @@ def _nothing() -> Outcome:
     return Outcome({"texts": [2], "non_finite": [0]}, [b"[]"])  # many models fail on nothing, and the answer is known
 
 
-@contextmanager
-def _telling() -> Iterator[None]:
-    """Turns what the model's code raises into a refusal and a line in the log."""
-    try:
-        yield
-    except (RefusedError, UnsplittableError):
-        raise
-    except Exception as error:
-        if _is_signature_error(error):
-            _log.warning("the input does not fit the model", exc_info=error)
-            raise RefusedError(400, "the input does not fit the model's signature") from None
-        _log.exception("the model failed")
-        raise RefusedError(500, MODEL_FAILED) from error
+def _told(error: Exception) -> RefusedError:
+    """What the model's code raised, as a refusal, with a line in the log."""
+    if _is_signature_error(error):
+        _log.warning("the input does not fit the model", exc_info=error)
+        return RefusedError(400, "the input does not fit the model's signature")
+    _log.error("the model failed", exc_info=error)
+    return RefusedError(500, MODEL_FAILED)
 
 
 def _is_signature_error(error: Exception) -> bool:

@@ -12,34 +12,43 @@ from collections.abc import AsyncGenerator, Callable
 from types import TracebackType
 from typing import Any
 
-from runtimes.mlflow.errors import RefusedError
+from runtimes.mlflow.errors import PREDICTOR_DIED, RefusedError
 from runtimes.mlflow.frames import Frame, Kind
 from runtimes.mlflow.pipe import AHEAD
+
+
+class PredictorDiedError(Exception):
+    """The process ended, or was ended, before it answered."""
+
+
+Outcome = Frame | PredictorDiedError
+Done = Callable[[Outcome], None]
 
 
 class Pieces(AsyncGenerator[bytes, None]):
     """The pieces of one call; ``told`` learns how many were taken, or None where nobody wants the rest."""
 
-    def __init__(self, ended: asyncio.Future[Frame], told: Callable[[int | None], None]) -> None:
-        self._told = told
+    def __init__(self) -> None:
+        self.told: Callable[[int | None], None] = lambda more: None
         self._waiting: deque[bytes] = deque()
         self._news = asyncio.Event()
         self._taken = 0
         self._over = False
-        self.ended = ended
+        self._outcome: Outcome | None = None
 
     def put(self, piece: bytes) -> None:
         """One piece has arrived."""
         self._waiting.append(piece)
         self._news.set()
 
-    def end(self) -> None:
-        """The call is over; its outcome is in the future."""
+    def end(self, outcome: Outcome) -> None:
+        """The call is over."""
+        self._outcome = outcome
         self._news.set()
 
     async def ready(self) -> None:
         """Wait for the first piece or the end; what the model refused before its first piece is raised here."""
-        while not self._waiting and not self.ended.done():
+        while not self._waiting and self._outcome is None:
             await self._next_news()
         if not self._waiting:
             self._check()
@@ -53,7 +62,7 @@ class Pieces(AsyncGenerator[bytes, None]):
             raise StopAsyncIteration
         self._taken += 1
         if self._taken >= AHEAD // 2:
-            self._told(self._taken)
+            self.told(self._taken)
             self._taken = 0
         return self._waiting.popleft()
 
@@ -61,15 +70,17 @@ class Pieces(AsyncGenerator[bytes, None]):
         """Give the rest up."""
         self._over = True
         self._waiting.clear()
-        self._told(None)
+        self.told(None)
         raise typ if val is None else val
 
     async def _next_news(self) -> None:
         self._news.clear()
-        if not self._waiting and not self.ended.done():
+        if not self._waiting and self._outcome is None:
             await self._news.wait()
 
     def _check(self) -> None:
-        frame = self.ended.result()
-        if frame.kind is Kind.REFUSAL:
-            raise RefusedError(frame.head["status"], frame.head["message"], frame.head.get("field"))
+        outcome = self._outcome
+        if isinstance(outcome, PredictorDiedError):
+            raise RefusedError(500, PREDICTOR_DIED)
+        if outcome is not None and outcome.kind is Kind.REFUSAL:
+            raise RefusedError(outcome.head["status"], outcome.head["message"], outcome.head.get("field"))

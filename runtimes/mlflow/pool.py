@@ -17,16 +17,28 @@ from runtimes.mlflow import batch
 from runtimes.mlflow.batch import Job
 from runtimes.mlflow.errors import PREDICTOR_DIED, RefusedError
 from runtimes.mlflow.fleet import Fleet
-from runtimes.mlflow.frames import Frame
 from runtimes.mlflow.layout import Layout
 from runtimes.mlflow.line import Line
 from runtimes.mlflow.metrics import Metrics
+from runtimes.mlflow.pieces import Outcome, PredictorDiedError
 from runtimes.mlflow.plan import Work
-from runtimes.mlflow.predictor import Predictor, PredictorDiedError
+from runtimes.mlflow.predictor import Predictor
 
 SHORT_S = 0.001  # a call that takes less is not worth a second process
 LOOK_S = 0.002
 RECENT = 16  # calls that the mean of their times reaches back
+
+
+class Run:
+    """One call that runs."""
+
+    __slots__ = ("began_at", "jobs", "predictor", "stuck")
+
+    def __init__(self, predictor: Predictor, jobs: Sequence[Job], began_at: float) -> None:
+        self.predictor = predictor
+        self.jobs = jobs
+        self.began_at = began_at
+        self.stuck = False  # beyond the deadline
 
 
 class Pool:
@@ -38,7 +50,8 @@ class Pool:
         self._line: Line[Job] = Line(longest_line)
         self._free: list[Predictor] = []
         self._loop = asyncio.get_running_loop()
-        self._running = 0  # calls
+        self._runs: dict[Run, None] = {}  # in the order in which they began
+        self._watch: asyncio.TimerHandle | None = None
         self._began_at = 0.0  # the last of them
         self._call_s = 0.0  # how long one takes, lately
         self._looking = False
@@ -64,7 +77,7 @@ class Pool:
         Two processes that share short calls cost more CPU than one that takes all that waits: at 32 connections a
         small model answered 7,400 requests a second with two, 16,700 with one.
         """
-        if job.alone or not self._running or self._call_s > SHORT_S:
+        if job.alone or not self._runs or self._call_s > SHORT_S:
             return False
         if not self._looking:
             self._looking = True
@@ -80,8 +93,7 @@ class Pool:
             self._looking = True
             self._loop.call_later(LOOK_S, self._look)
             return
-        while len(self._line) and (predictor := self._take()) is not None:
-            self._offer(predictor)
+        self._spread()
 
     def abandon(self, job: Job) -> None:
         """Nobody wants the answer any more: a waiting request leaves the line, a running one can't be stopped."""
@@ -100,49 +112,62 @@ class Pool:
 
     def _run(self, predictor: Predictor, jobs: Sequence[Job]) -> None:
         head, buffers = batch.call(jobs, self.usual)
-        stuck = Watch(predictor, self._deadline_s)
         self._metrics.shared.observe(len(jobs))
-        self._running += 1
         self._began_at = began_at = time.perf_counter()
-        if jobs[0].streamed:
-            pieces = predictor.stream(head, buffers)
-            pieces.ended.add_done_callback(partial(self._freed, predictor, stuck))
-            if not jobs[0].future.done():
-                jobs[0].future.set_result(pieces)
-        else:
-            predictor.send(head, buffers).add_done_callback(partial(self._ran, predictor, jobs, stuck, began_at))
+        run = Run(predictor, jobs, began_at)
+        self._runs[run] = None
+        if self._watch is None:
+            self._watch = self._loop.call_later(self._deadline_s, self._look_for_stuck)
+        if not jobs[0].streamed:
+            predictor.send(head, buffers, partial(self._ran, run))
+            return
+        pieces = predictor.stream(head, buffers, partial(self._freed, run))
+        if not jobs[0].future.done():
+            jobs[0].future.set_result(pieces)
 
-    def _ran(
-        self, predictor: Predictor, jobs: Sequence[Job], stuck: Watch, began_at: float, answer: asyncio.Future[Frame]
-    ) -> None:
-        self._call_s += (time.perf_counter() - began_at - self._call_s) / RECENT
-        error = answer.exception()
-        if error is None:
-            frame = answer.result()
-            if frame.head.get("unsplittable"):
+    def _ran(self, run: Run, outcome: Outcome) -> None:
+        self._call_s += (time.perf_counter() - run.began_at - self._call_s) / RECENT
+        if isinstance(outcome, PredictorDiedError):
+            again = _died(run.jobs, outcome)
+        else:
+            if outcome.head.get("unsplittable"):
                 self.shares = False  # the input example was not enough to see it
-            again = batch.settle(jobs, frame)
-        else:
-            again = self._died(jobs, error)
-        for job in again:
-            job.alone = True
-        self._line.rejoin(again)
-        self._freed(predictor, stuck, answer)
-        while len(self._line) and (other := self._take()) is not None:  # whoever runs again need not wait for this one
-            self._offer(other)
+            again = batch.settle(run.jobs, outcome)
+        if again:
+            for job in again:
+                job.alone = True
+            self._line.rejoin(again)
+        self._freed(run, outcome)
+        if again:  # they need not wait for this predictor
+            self._spread()
 
-    def _died(self, jobs: Sequence[Job], error: BaseException) -> list[Job]:
-        """A process that ended takes its call with it; who only shared the call gets another one."""
-        if len(jobs) > 1 and str(error) == "died":
-            return [job for job in jobs if not job.future.done()]
-        batch.refuse(jobs, _outcome(error))
-        return []
+    def _freed(self, run: Run, outcome: Outcome) -> None:
+        del self._runs[run]
+        if run.stuck:
+            run.predictor.stuck -= 1
+        self._offer(run.predictor)
 
-    def _freed(self, predictor: Predictor, stuck: Watch, answer: asyncio.Future[Frame]) -> None:
-        stuck.cancel()
-        self._running -= 1
-        if answer.exception() is None:
+    def _spread(self) -> None:
+        """Whoever waits gets every free predictor."""
+        while len(self._line) and (predictor := self._take()) is not None:
             self._offer(predictor)
+
+    def _look_for_stuck(self) -> None:
+        """Calls beyond the deadline; they run in the order in which they began."""
+        self._watch = None
+        now = time.perf_counter()
+        late = [run for run in self._runs if now - run.began_at >= self._deadline_s]
+        for run in late:
+            if not run.stuck:
+                run.stuck = True
+                run.predictor.stuck += 1
+        for predictor in {run.predictor for run in late}:
+            # Nothing in it can be stopped: it is given up once nobody else's call runs there.
+            if predictor.stuck >= min(predictor.slots, predictor.running):
+                predictor.kill("stuck")
+        waiting = [run for run in self._runs if not run.stuck]
+        if waiting:
+            self._watch = self._loop.call_later(waiting[0].began_at + self._deadline_s - now, self._look_for_stuck)
 
     def _offer(self, predictor: Predictor) -> None:
         """A predictor has a free slot: whoever waits gets it."""
@@ -155,31 +180,11 @@ class Pool:
             self._run(predictor, jobs)
 
 
-class Watch:
-    """One call's deadline: with all slots beyond theirs the process is given up, for nothing in it can be stopped."""
-
-    __slots__ = ("_predictor", "_timer", "_was_stuck")
-
-    def __init__(self, predictor: Predictor, deadline_s: float) -> None:
-        self._predictor = predictor
-        self._was_stuck = False
-        self._timer = asyncio.get_running_loop().call_later(deadline_s, self._passed)
-
-    def cancel(self) -> None:
-        self._timer.cancel()
-        if self._was_stuck:
-            self._predictor.stuck -= 1
-
-    def _passed(self) -> None:
-        self._was_stuck = True
-        self._predictor.stuck += 1
-        if self._predictor.stuck >= min(self._predictor.slots, self._predictor.running):
-            self._predictor.kill("stuck")
-
-
-def _outcome(error: BaseException) -> Exception:
-    if not isinstance(error, PredictorDiedError):
-        return error if isinstance(error, Exception) else RefusedError(500, PREDICTOR_DIED)
-    if str(error) == "stuck":
-        return RefusedError(504, "the deadline passed before the model answered")
-    return RefusedError(500, PREDICTOR_DIED)
+def _died(jobs: Sequence[Job], error: PredictorDiedError) -> list[Job]:
+    """A process that ended takes its call with it; who only shared the call gets another one."""
+    if len(jobs) > 1 and str(error) == "died":
+        return [job for job in jobs if not job.future.done()]
+    stuck = str(error) == "stuck"
+    late = RefusedError(504, "the deadline passed before the model answered")
+    batch.refuse(jobs, late if stuck else RefusedError(500, PREDICTOR_DIED))
+    return []

@@ -22,14 +22,10 @@ from runtimes.mlflow import twins
 from runtimes.mlflow.channel import Channel
 from runtimes.mlflow.frames import Frame, Head, Kind
 from runtimes.mlflow.layout import Buffer
-from runtimes.mlflow.pieces import Pieces
+from runtimes.mlflow.pieces import Done, Outcome, Pieces, PredictorDiedError
 
 _EXIT_WAIT_S = 5.0
 _MOST_CALLS = 0xFFFFFFFF  # the number of a call has 32 bits; the first is long over when it comes round
-
-
-class PredictorDiedError(Exception):
-    """The process ended, or was ended, before it answered."""
 
 
 class LoadFailedError(Exception):
@@ -63,7 +59,7 @@ class Predictor:
         self._process: asyncio.subprocess.Process | None = None
         self._twin: int | None = None  # the pid of one that no process was started for
         self._channel: Channel | None = None
-        self._calls: dict[int, asyncio.Future[Frame]] = {}
+        self._calls: dict[int, Done] = {}
         self._streams: dict[int, Pieces] = {}
         self._last = 0
         self._loop = loop
@@ -116,14 +112,36 @@ class Predictor:
     def running(self) -> int:
         return len(self._calls)
 
-    def send(self, head: Head, buffers: Sequence[Buffer]) -> asyncio.Future[Frame]:
-        """Run one call; the future has its answer, or a PredictorDiedError."""
-        return self._send(Kind.PREDICT, head, buffers)[1]
+    def send(self, head: Head, buffers: Sequence[Buffer], done: Done) -> None:
+        """Run one call; ``done`` gets its answer, or a PredictorDiedError."""
+        self._send(Kind.PREDICT, head, buffers, done)
 
-    def stream(self, head: Head, buffers: Sequence[Buffer]) -> Pieces:
-        """Run one call whose answer comes in pieces."""
-        call, ended = self._send(Kind.STREAM, head, buffers)
-        self._streams[call] = pieces = Pieces(ended, partial(self._told, call))
+    async def ask(self, head: Head, buffers: Sequence[Buffer]) -> Frame:
+        """Run one call and wait for its answer."""
+        answer: asyncio.Future[Outcome] = self._loop.create_future()
+
+        def done(outcome: Outcome) -> None:
+            if not answer.done():
+                answer.set_result(outcome)
+
+        self.send(head, buffers, done)
+        outcome = await answer
+        if isinstance(outcome, PredictorDiedError):
+            raise outcome
+        return outcome
+
+    def stream(self, head: Head, buffers: Sequence[Buffer], done: Done) -> Pieces:
+        """Run one call whose answer comes in pieces; ``done`` gets its end."""
+        pieces = Pieces()
+
+        def ended(outcome: Outcome) -> None:
+            self._streams.pop(call, None)
+            pieces.end(outcome)
+            done(outcome)
+
+        call = self._send(Kind.STREAM, head, buffers, ended)
+        pieces.told = partial(self._told, call)
+        self._streams[call] = pieces
         return pieces
 
     def kill(self, cause: str) -> None:
@@ -166,13 +184,13 @@ class Predictor:
             os.close(watched)
         return twins.reap(pid)
 
-    def _send(self, kind: Kind, head: Head, buffers: Sequence[Buffer]) -> tuple[int, asyncio.Future[Frame]]:
+    def _send(self, kind: Kind, head: Head, buffers: Sequence[Buffer], done: Done) -> int:
         if self.free <= 0 or self._channel is None:
             raise RuntimeError("this predictor has no free slot")
         self._last = call = self._last % _MOST_CALLS + 1
-        self._calls[call] = answer = self._loop.create_future()
+        self._calls[call] = done
         self._channel.send(kind, call, head, buffers)
-        return call, answer
+        return call
 
     def _told(self, call: int, more: int | None) -> None:
         """A stream's reader has taken so many pieces, or wants no more."""
@@ -183,11 +201,8 @@ class Predictor:
 
     def _received(self, frame: Frame) -> None:
         if frame.kind is Kind.ANSWER or frame.kind is Kind.REFUSAL:
-            answer = self._calls.pop(frame.call, None)
-            if answer is not None and not answer.done():
-                answer.set_result(frame)
-            if self._streams and (pieces := self._streams.pop(frame.call, None)) is not None:
-                pieces.end()
+            if (done := self._calls.pop(frame.call, None)) is not None:
+                done(frame)
         elif frame.kind is Kind.PIECE:
             if (pieces := self._streams.get(frame.call)) is not None:
                 pieces.put(bytes(frame.body))
@@ -207,14 +222,10 @@ class Predictor:
         if not self.gone.done():
             self.gone.set_result(cause)
         died = PredictorDiedError(cause)
-        calls, self._calls = self._calls, {}
-        for answer in calls.values():
-            if not answer.done():
-                answer.set_exception(died)
-        streams, self._streams = self._streams, {}
-        for pieces in streams.values():
-            pieces.end()
         if not self.loaded.done():
             self.loaded.set_exception(died)
             self.loaded.exception()  # seen: whoever waits for it gets it, and nobody has to
         self._on_gone(self)
+        calls, self._calls = self._calls, {}
+        for done in calls.values():
+            done(died)
