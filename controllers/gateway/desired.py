@@ -17,7 +17,8 @@ from controllers.gateway.snapshot import Endpoint, Snapshot
 ROUTES: Final = "routes"  # endpoint -> back end/longest queue/deadline in ms
 KEYS: Final = "keys"  # SHA-256 of a key, in capitals -> team
 ACCESS: Final = "access"  # SHA-256/endpoint -> 1
-MAPS: Final = (ROUTES, ACCESS, KEYS)
+MODELS: Final = "models"  # team -> the first endpoint that it may call, team/endpoint -> the next
+MAPS: Final = (ROUTES, ACCESS, KEYS, MODELS)
 WAITS: Final = "waits"  # back end -> seconds until a slot is free; measured, not desired, so not among MAPS
 NOWHERE: Final = "none"  # the back end without servers: 503
 
@@ -97,8 +98,20 @@ def desired(snapshot: Snapshot, assignment: Assignment, live: Mapping[str, str])
         ROUTES: {each.name: route_value(each, assignment, live.get(each.name)) for each in snapshot.endpoints},
         KEYS: {key.digest: key.team for key in snapshot.keys},
         ACCESS: {f"{digest}/{endpoint}": "1" for digest, endpoint in snapshot.access},
+        MODELS: chains(snapshot),
     }
     return Desired(servers, maps, owners)
+
+
+def chains(snapshot: Snapshot) -> dict[str, str]:
+    """Each team's endpoints, one leading to the next: an endpoint that comes or goes changes two entries."""
+    last: dict[str, str] = {}
+    found: dict[str, str] = {}
+    for each in snapshot.endpoints:
+        for team in each.declared.teams:
+            found[last.get(team, team)] = each.name
+            last[team] = f"{team}/{each.name}"
+    return found
 
 
 def route_value(each: Endpoint, assignment: Assignment, live: str | None) -> str:

@@ -16,6 +16,7 @@ from controllers.gateway.desired import (
     ACCESS,
     KEYS,
     MAPS,
+    MODELS,
     ROUTES,
     Desired,
     Live,
@@ -187,5 +188,7 @@ def _map(name: str, wanted: Mapping[str, str], held: Mapping[str, str], *, damag
 
 
 def _owner(name: str, key: str) -> str:
-    """A route belongs to its endpoint; an access entry is `digest/endpoint`."""
+    """A route belongs to its endpoint; an access entry is `digest/endpoint`; a team's chain to nobody."""
+    if name == MODELS:
+        return name
     return key.rpartition("/")[2] if name == ACCESS else key

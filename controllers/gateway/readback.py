@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from controllers.gateway.desired import MAPS, Live, LiveServer, Mode, map_file
+from controllers.gateway.openai import BACKEND
 from controllers.gateway.render import FINGERPRINT
 from controllers.gateway.runtime_api import RuntimeApiError, ask
 
@@ -67,9 +68,11 @@ def parse_pid(info: str) -> int:
 
 
 def parse_servers(stat: str) -> dict[str, dict[str, LiveServer]]:
-    """Servers by back end and name, from `show stat`'s CSV."""
+    """Servers by back end and name, from `show stat`'s CSV; the one of the configuration itself is no pod."""
     found: dict[str, dict[str, LiveServer]] = defaultdict(dict)
     for backend, server, where, limit, status, in_flight, idle, sent, weight in _cells(stat, _SERVER_COLUMNS):
+        if backend == BACKEND:
+            continue
         address, _, port = where.rpartition(":")
         found[backend][server] = LiveServer(
             address=address.strip("[]"),

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from controllers.gateway import answers, retries
+from controllers.gateway import access_log, answers, openai, retries, shapes
 from controllers.gateway.assignment import spares
 from controllers.gateway.backlog import JITTER_S, WAIT_MIN_S
 from controllers.gateway.desired import ACCESS, KEYS, MAPS, NOWHERE, ROUTES, WAITS, Desired, Target, map_file
@@ -19,9 +19,11 @@ from controllers.gateway.settings import Settings
 PREFIX: Final = "serving-endpoints"
 POST_PATHS: Final = ("invocations",)
 GET_PATHS: Final = ("ping", "health", "version")
+# The protocols that have many paths, of which the pod knows those that it has; no segment is empty or a dot.
+_PROTOCOL_PATHS: Final = "^v[12](/[^/.][^/]*)+$"
 HEADER_DEADLINE: Final = "x-knobless-deadline-ms"
 FINGERPRINT: Final = "KNOBLESS_FINGERPRINT"
-DRAIN_FILE: Final = "refuse.lua"
+_SAFE_ID: Final = "^[A-Za-z0-9._:/+=@-]{1,128}$"  # the interface's, in the pods
 # A body up to this fits into a buffer beside its headers, and is waited for before anything is refused.
 _SMALL_BYTES: Final = 8192
 # What is taken in and dropped of a refused body: four times the largest that is allowed, for ten seconds.
@@ -33,18 +35,24 @@ def files(desired: Desired, settings: Settings) -> dict[str, str]:
     """Each file of the configuration by its name in the run folder."""
     config = _config(desired, settings, fingerprint(settings))
     maps = {map_file(name): _map(desired.maps[name]) for name in MAPS} | {map_file(WAITS): ""}
-    return {settings.config.name: config, DRAIN_FILE: _drain_file(settings), retries.FILE: retries.LUA} | maps
+    return {settings.config.name: config} | _programs(settings) | maps
 
 
-def _drain_file(settings: Settings) -> str:
-    refusals = (*answers.REFUSALS, answers.too_large(settings.body_max_bytes))
+def _programs(settings: Settings) -> dict[str, str]:
+    """What HAProxy runs in Lua, in the order of loading."""
+    too_large = answers.too_large(settings.body_max_bytes)
+    every = (*answers.REFUSALS, too_large, *answers.BASE_URL, *answers.INSTEAD, answers.OVERLOADED)
     most_bytes = settings.body_max_bytes * _DRAIN_BODIES
-    return answers.drain_file(refusals, most_bytes, _DRAIN_MOST_S, JITTER_S)
+    return {
+        shapes.FILE: shapes.lua(every, PREFIX, most_bytes, _DRAIN_MOST_S, JITTER_S),
+        openai.FILE: openai.lua(PREFIX, settings.run, settings.body_max_bytes),
+        retries.FILE: retries.LUA,
+    }
 
 
 def fingerprint(settings: Settings) -> str:
     """Of all that HAProxy takes at start only; a running one with another fingerprint needs a reload."""
-    text = _config(Desired(), settings, "") + _drain_file(settings) + retries.LUA
+    text = _config(Desired(), settings, "") + "".join(_programs(settings).values())
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -54,8 +62,10 @@ def _config(desired: Desired, settings: Settings, mark: str) -> str:
             _global(settings, mark),
             _base(),
             _https(settings),
+            _inner(settings),
             _exporter(settings),
             *(_queue_class(each.timeout_ms) for each in settings.queue_classes),
+            *(_section(head, lines) for head, lines in _base_url(settings)),
             f"backend {NOWHERE} from queue_{settings.queue_classes[0].timeout_ms}",
             retries.table(1 + sum(each.backends for each in settings.queue_classes)),  # 1: `NOWHERE`
             *_backends(desired, settings),
@@ -84,8 +94,7 @@ def _global(settings: Settings, mark: str) -> str:
             # looked at; with 20, one waits a sixth as long. Not less: with 5, requests starve.
             "tune.runqueue-depth 20",
             "default-path config",
-            f"lua-load {DRAIN_FILE}",
-            f"lua-load {retries.FILE}",
+            *(f"lua-load {name}" for name in _programs(settings)),
             f"setenv {FINGERPRINT} {mark}",
             "log stdout format raw local0 info",
             f"stats socket {settings.control_socket} mode 600 level admin expose-fd listeners",
@@ -99,14 +108,6 @@ def _global(settings: Settings, mark: str) -> str:
 
 
 def _base() -> str:
-    own = (
-        answers.BAD_REQUEST,
-        answers.SLOW_REQUEST,
-        answers.INTERNAL,
-        answers.POD_FAILED,
-        answers.UNREACHABLE,
-        answers.DEADLINE,
-    )
     return _section(
         "defaults base",
         [
@@ -117,32 +118,47 @@ def _base() -> str:
             "timeout client 60s  # without a byte while a body is sent",
             "timeout server 300s",
             "timeout tunnel 1h",
-            *(answers.instead(answer) for answer in own),
+            *(answers.instead(answer) for answer in answers.INSTEAD),
         ],
     )
 
 
 def _https(settings: Settings) -> str:
     tls = f" ssl crt {settings.certificate} alpn h2,http/1.1" if settings.certificate else ""
+    bind = f"bind {settings.address}:{settings.https_port}{tls}"
+    return _frontend("https", bind, settings, f"default_backend {openai.BACKEND}")
+
+
+def _inner(settings: Settings) -> str:
+    """The same once more, for requests that come from the base URL; counted apart."""
+    return _frontend("inner", f"bind unix@{settings.run / openai.SOCKET} mode 600 accept-proxy", settings)
+
+
+def _base_url(settings: Settings) -> Iterable[tuple[str, Iterable[str]]]:
+    return openai.sections(settings.run, answers.too_large(settings.body_max_bytes), settings.body_max_bytes)
+
+
+def _frontend(name: str, bind: str, settings: Settings, *more: str) -> str:
     return _section(
-        "frontend https from base",
+        f"frontend {name} from base",
         [
-            f"bind {settings.address}:{settings.https_port}{tls}",
+            bind,
             "log global",
             "option dontlognull",
             "option idle-close-on-response  # a process that leaves closes no connection that a request may be on",
-            f"log-format {_log_format()}",
-            f"error-log-format {_error_log_format()}",
+            f"log-format {access_log.request()}",
+            f"error-log-format {access_log.no_request()}",
             *_identity(),
             *_body(),
             *_admission(settings),
             *_forwarding(),
+            *more,
         ],
     )
 
 
 def _identity() -> Iterable[str]:
-    safe = "{ req.fhdr(x-request-id) -m reg ^[A-Za-z0-9._-]{1,128}$ } { req.fhdr_cnt(x-request-id) eq 1 }"
+    safe = f"{{ req.fhdr(x-request-id) -m reg {_SAFE_ID} }} {{ req.fhdr_cnt(x-request-id) eq 1 }}"
     yield "http-request set-var(txn.id) uuid()"
     yield f"http-request set-var(txn.id) req.fhdr(x-request-id) if {safe}"
     yield "http-after-response set-header x-request-id %[var(txn.id)]"
@@ -163,21 +179,28 @@ def _admission(settings: Settings) -> Iterable[str]:
     yield f"http-request set-var(txn.key) req.hdr(authorization),field(2,' '),sha2(256),hex {bearer}"
     yield f"http-request set-var(txn.team) var(txn.key),map({map_file(KEYS)})"
     yield from answers.refuse(answers.UNAUTHENTICATED, "!{ var(txn.team) -m found }")
+    yield f"http-request allow if {{ path_beg {openai.BASE} }}"
     yield f"http-request set-var(txn.endpoint) path,field(3,/) if {{ path_beg /{PREFIX}/ }}"
     yield "http-request set-var(txn.part) path,field(4,/,0)"
     yield from answers.refuse(answers.NO_PATH, "!{ var(txn.endpoint) -m found }")
     paths = " ".join((*POST_PATHS, *GET_PATHS))
-    yield from answers.refuse(answers.NO_PATH, f"!{{ var(txn.part) -m str {paths} }}")
+    unknown = f"!{{ var(txn.part) -m str {paths} v2 }} !{{ var(txn.part) -m reg {_PROTOCOL_PATHS} }}"
+    yield from answers.refuse(answers.NO_PATH, unknown)
     yield f"http-request set-var(txn.route) var(txn.endpoint),map({map_file(ROUTES)})"
     yield from answers.refuse(answers.NO_ENDPOINT, "!{ var(txn.route) -m found }")
     allowed = f"{{ var(txn.key),concat(/,txn.endpoint),map({map_file(ACCESS)}) -m found }}"
     yield from answers.refuse(answers.PERMISSION_DENIED, f"!{allowed}")
-    post = f"{{ var(txn.part) -m str {' '.join(POST_PATHS)} }}"
-    yield from answers.refuse(answers.POST_ONLY, f"{post} !{{ method POST }}")
-    yield from answers.refuse(answers.GET_ONLY, f"!{post} !{{ method GET HEAD }}")
-    yield from answers.refuse(answers.LENGTH_REQUIRED, f"{post} !{{ req.fhdr(content-length) -m found }}")
+    yield from _methods()
     too_large = answers.too_large(settings.body_max_bytes)
     yield from answers.refuse(too_large, f"{{ req.body_size gt {settings.body_max_bytes} }}")
+
+
+def _methods() -> Iterable[str]:
+    post, get = (f"{{ var(txn.part) -m str {' '.join(paths)} }}" for paths in (POST_PATHS, GET_PATHS))
+    yield from answers.refuse(answers.POST_ONLY, f"{post} !{{ method POST }}")
+    yield from answers.refuse(answers.GET_ONLY, f"{get} !{{ method GET HEAD }}")
+    yield from answers.refuse(answers.READ_OR_POST, "!{ method GET HEAD POST }")
+    yield from answers.refuse(answers.LENGTH_REQUIRED, "{ method POST } !{ req.fhdr(content-length) -m found }")
 
 
 def _forwarding() -> Iterable[str]:
@@ -249,50 +272,3 @@ def _server(name: str, target: Target) -> str:
         raise ValueError(f"server {name}: maxconn {target.maxconn} would mean unlimited")
     weight = f" weight {target.weight}" if target.weight != 1 else ""
     return f"server {name} {host}:{target.port} maxconn {target.maxconn}{weight}"
-
-
-def _log_format() -> str:
-    """One JSON line a request; neither key nor body."""
-    return _json_format(
-        {
-            "level": '"INFO"',
-            "logger": '"gateway.access"',
-            "message": '"request"',
-            "request_id": '"%[var(txn.id)]"',
-            "client": '"%ci"',
-            "team": '"%[var(txn.team)]"',
-            "endpoint": '"%[var(txn.endpoint),json(utf8s)]"',
-            "method": '"%HM"',
-            "path": '"%[var(txn.path),json(utf8s)]"',
-            "status": "%ST",
-            "backend": '"%b"',
-            "pod": '"%s"',
-            "queue_ms": "%Tw",
-            "connect_ms": "%Tc",
-            "answer_ms": "%Tr",
-            "total_ms": "%Ta",
-            "bytes_in": "%U",
-            "bytes_out": "%B",
-            "ended": '"%ts"',
-        }
-    )
-
-
-def _error_log_format() -> str:
-    """For what never became a request, such as a failed handshake."""
-    return _json_format(
-        {
-            "level": '"INFO"',
-            "logger": '"gateway.access"',
-            "message": '"connection without a request"',
-            "client": '"%ci"',
-            "reason": '"%[fc_err_str,json(utf8s)]"',
-        }
-    )
-
-
-def _json_format(fields: Mapping[str, str]) -> str:
-    milliseconds = "%[date(0,ms),mod(1000),add(1000),regsub(^1,)]"  # 7 -> 1007 -> 007
-    time = f'"%[date,utime(%Y-%m-%dT%H:%M:%S)].{milliseconds}Z"'
-    inner = ",".join(f'"{name}":{value}' for name, value in ({"time": time} | dict(fields)).items())
-    return "'{" + inner + "}'"

@@ -467,4 +467,4 @@ async def test_a_second_gateway_starts_with_the_back_ends_that_the_status_names(
     second.render()
     backend = running.cluster.status("rose")["gateway"]["backends"][revision("rose")]
     assert f"rose {backend}/100/10000" in (second.settings.run / "routes.map").read_text()
-    assert second.settings.config.read_text().count("\n  server ") == 1
+    assert second.settings.config.read_text().count("\n  server rose-") == 1

@@ -40,7 +40,7 @@ def render(tmp_path: Path, certificate: str) -> subprocess.CompletedProcess[str]
 def test_the_whole_configuration_with_its_defaults_is_valid_to_haproxy(tmp_path: Path) -> None:
     done = render(tmp_path, certificate="")
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "run" / "haproxy.cfg").read_text().count("\nbackend ") == 258  # 256 spares, none, retries
+    assert (tmp_path / "run" / "haproxy.cfg").read_text().count("\nbackend ") == 259  # 256 and none, retries, openai
 
 
 def test_a_configuration_that_haproxy_refuses_ends_the_start_with_its_reason(tmp_path: Path) -> None:

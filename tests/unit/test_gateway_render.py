@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from controllers.gateway import answers, render, retries
+from controllers.gateway import answers, render, retries, shapes
 from controllers.gateway.desired import Desired, Target
 from controllers.gateway.settings import QueueClass, Settings
 from tests.goldens.gateway.write import DESIRED, HERE, SETTINGS, main
 
-CONFIG = render.files(DESIRED, SETTINGS)["haproxy.cfg"]
+FILES = render.files(DESIRED, SETTINGS)
+CONFIG = FILES["haproxy.cfg"]
+TOLD = re.findall(r'^answer\("(\w+)"', FILES[shapes.FILE], re.MULTILINE)
 
 
 def test_every_file_is_as_it_was_last_read_by_a_person(tmp_path: Path) -> None:
@@ -49,7 +51,7 @@ def test_no_defaults_section_writes_an_error_from_its_back_end(fetch: str) -> No
 
 @pytest.mark.case("gateway-A10")
 def test_each_server_has_a_limit_and_none_is_unlimited() -> None:
-    servers = [line.split() for line in CONFIG.splitlines() if line.startswith("  server ")]
+    servers = [line.split() for line in section("backend b00001").splitlines() if line.startswith("  server ")]
     assert [(words[1], words[2], words[4]) for words in servers] == [
         ("iris-00000001-abc", "10.0.0.7:8080", "50"),
         ("iris-00000001-def", "[fd00::7]:8080", "49"),
@@ -132,6 +134,33 @@ def test_what_goes_through_a_conditional_holds_none_of_its_marks(each: answers.A
 @pytest.mark.case("gateway-D14")
 def test_each_refusal_has_a_service_that_takes_a_large_body_in_first() -> None:
     used = set(re.findall(r"use-service lua\.(\w+) if \{ var\(txn\.large\) -m bool \} ", CONFIG))
-    lua = render.files(DESIRED, SETTINGS)[render.DRAIN_FILE]
-    assert used == set(re.findall(r'^refuse\("(\w+)"', lua, re.MULTILINE))
-    assert used == {answer.name for answer in answers.REFUSALS} | {"too_large"}
+    assert used <= set(TOLD)
+    assert used == {answer.name for answer in answers.REFUSALS} | {"too_large", answers.PLAIN_BODY.name}
+
+
+def test_whatever_the_configuration_or_a_program_tells_a_client_has_its_words() -> None:
+    programs = "".join(text for name, text in FILES.items() if name.endswith(".lua"))
+    told = re.findall(r"lua\.refusal\((\w+)\)", CONFIG) + re.findall(
+        r'(?:refuse\(.*|name = .* or )"(\w+)"\)?', programs
+    )
+    assert set(told) <= set(TOLD)
+    assert {"no_model", "bodies_held", "no_endpoint", "permission_denied"} <= set(told)
+    assert len(TOLD) == len(set(TOLD))
+
+
+def test_the_hot_path_has_one_rule_for_the_base_url_and_waits_for_no_body_that_it_did_not_wait_for() -> None:
+    rules = [line.strip() for line in section("frontend https").splitlines() if line.startswith("  http-request ")]
+    assert [rule for rule in rules if "/v1/" in rule] == ["http-request allow if { path_beg /v1/ }"]
+    assert sum("wait-for-body" in rule for rule in rules) == 2
+
+
+def test_a_request_from_the_base_url_meets_the_very_rules_of_the_endpoints_own_path() -> None:
+    https, inner = (
+        [
+            line
+            for line in section(f"frontend {name} ").splitlines()[1:]
+            if not line.startswith(("  bind", "  default_"))
+        ]
+        for name in ("https", "inner")
+    )
+    assert https == inner

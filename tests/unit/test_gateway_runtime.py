@@ -207,6 +207,10 @@ def test_no_server_is_no_row() -> None:
     assert parse_servers(HEAD) == {}
 
 
+def test_the_server_of_the_configuration_itself_is_none_of_ours() -> None:
+    assert parse_servers(f"{HEAD}\nopenai,relay,0,,no check,unix,0,1,1,\n") == {}
+
+
 def test_a_back_end_tells_what_waits_and_what_was_answered_with_an_error() -> None:
     text = "# pxname,svname,qcur,hrsp_4xx,hrsp_5xx,\nb0,BACKEND,3,5,2,\nb1,BACKEND,0,,,\n"
     assert parse_queues(text) == {"b0": (3, 7), "b1": (0, 0)}

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from controllers.gateway import render
-from controllers.gateway.desired import ACCESS, KEYS, ROUTES, Desired, Target
+from controllers.gateway.desired import ACCESS, KEYS, MODELS, ROUTES, Desired, Target
 from controllers.gateway.settings import QueueClass, Settings
 
 HERE = Path(__file__).resolve().parent
@@ -25,6 +25,7 @@ DESIRED = Desired(
         ROUTES: {"iris": "b00001/128/60000", "tulip": "none/8/1000"},
         KEYS: {"AB" * 32: "alpha"},
         ACCESS: {f"{'AB' * 32}/iris": "1"},
+        MODELS: {"alpha": "iris"},
     },
 )
 
