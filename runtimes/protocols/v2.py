@@ -188,8 +188,10 @@ def _table(inputs: Sequence[Given], plan: Plan) -> Blocks:
     tables = plan.tables
     assert tables is not None
     names = [str(name) for name in tables.names]
-    if len(inputs) == 1 and inputs[0].name not in names and inputs[0].shape[1:] == (len(names),):
+    if len(inputs) == 1 and inputs[0].name not in names and len(inputs[0].shape) == 2:
         flat, width = inputs[0].values(), len(names)  # one matrix: a row of it is a row of the table
+        if inputs[0].shape[1] != width:
+            raise refusal(inputs[0].name, f"its shape is {list(inputs[0].shape)}, the model takes [-1, {width}]")
         columns = {name: flat[at::width] for at, name in enumerate(tables.names)}
         rows = inputs[0].shape[0]
     else:
