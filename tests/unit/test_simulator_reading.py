@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from controllers.gateway import render
+from controllers.gateway import access_log
 from simulator.loads import Rates, Times, scaled
 from simulator.reading import LoadFileError, parse_csv, parse_log, read_load
 from simulator.shapes import SHAPES, ShapeError, read_shape
@@ -87,7 +87,7 @@ LOG = [
 
 
 def test_the_gateways_log_has_the_fields_that_are_read() -> None:
-    written = render._log_format()
+    written = access_log.request()
     assert all(f'"{name}":' in written for name in ("time", "message", "endpoint", "status", "total_ms", "answer_ms"))
 
 
