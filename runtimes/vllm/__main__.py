@@ -26,7 +26,7 @@ from runtimes.termination import EXIT_FAILED, one_line, reason_of, write_reason
 from runtimes.vllm import arguments, model
 from runtimes.vllm.loading import answer_meanwhile
 from runtimes.vllm.reason import Reasons
-from runtimes.vllm.settings import SERVES_VARIABLE, SOCKET_VARIABLE, VllmSettings, parse_settings
+from runtimes.vllm.settings import FOLDER_VARIABLE, SERVES_VARIABLE, SOCKET_VARIABLE, VllmSettings, parse_settings
 
 _log = logging.getLogger("runtimes.vllm")
 
@@ -37,7 +37,7 @@ def main() -> int:
     scratch = Path(tempfile.mkdtemp(prefix="knobless-vllm-"))
     try:
         own = arguments.environment(settings, scratch, _checked(settings))
-        return asyncio.run(_watch(settings, own))
+        return asyncio.run(_watch(settings, {**own, FOLDER_VARIABLE: str(scratch / "model")}))
     except model.UnservableError as error:
         reason = one_line(str(error))
     except OSError as error:

@@ -51,6 +51,18 @@ def read(folder: Path) -> Served:
     )
 
 
+def joined(served: Served, into: Path) -> Served:
+    """The same in one folder of links, where vLLM looks for everything; in a tokenizer's own it misses the model."""
+    if served.tokenizer == served.weights:
+        return served
+    into.mkdir()
+    for file in (*served.tokenizer.iterdir(), *served.weights.iterdir()):
+        link = into / file.name
+        link.unlink(missing_ok=True)
+        link.symlink_to(file.resolve())
+    return Served(into, into, served.task)
+
+
 def adapter_rank(folder: Path) -> int:
     """The rank of a LoRA adapter."""
     try:

@@ -15,7 +15,9 @@ from runtimes.termination import one_line
 _KEPT = 200
 _LATELY_S = 60.0  # what was wrong before that did not end it
 _ERROR = re.compile(r"\b([A-Za-z_][\w.]*(?:Error|Exception|Interrupt))\b:\s*(.+)")
-_ONLY_POINTS = ("Engine core initialization failed", "See root cause above", "Worker failed with error")
+_ONLY_POINTS = ("Engine core initialization failed", "root cause", "Worker failed with error")
+_NO_ERRORS = frozenset({"DEBUG", "INFO", "WARNING"})
+OURS = "ServingError: "  # what our own process says of its end
 
 
 class Reasons:
@@ -35,17 +37,20 @@ class Reasons:
         """The reason in one line; the exit status where nothing was said."""
         lately = [text for at_s, text in self._found if now_s - at_s <= _LATELY_S]
         causes = [text for text in lately if not any(pointer in text for pointer in _ONLY_POINTS)]
-        return next(iter([*causes, *lately[-1:]]), f"vLLM ended with status {status} and said nothing")
+        told = next(iter([*causes, *lately[-1:]]), f"vLLM ended with status {status} and said nothing")
+        return told.removeprefix(OURS)
 
 
 def _texts(line: str) -> list[str]:
-    """The lines inside a line: a stack in a JSON record, behind the process's name, has many."""
+    """The lines inside a line: a stack in a JSON record, behind the process's name, has many; a warning has none."""
     begin = line.find("{")
     if begin >= 0:
         try:
             record = json.loads(line[begin:])
         except ValueError:
             return [line]
+        if isinstance(record, dict) and record.get("levelname", record.get("level")) in _NO_ERRORS:
+            return []
         if isinstance(record, dict):
             return [part for value in record.values() if isinstance(value, str) for part in value.splitlines()]
     return [line]

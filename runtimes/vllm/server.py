@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -24,7 +25,8 @@ from runtimes.interface.drain import finish_s
 from runtimes.interface.serving import HttpProtocol
 from runtimes.termination import EXIT_FAILED
 from runtimes.vllm import arguments, model
-from runtimes.vllm.settings import SOCKET_VARIABLE, VllmSettings, parse_settings
+from runtimes.vllm.reason import OURS
+from runtimes.vllm.settings import FOLDER_VARIABLE, SOCKET_VARIABLE, VllmSettings, parse_settings
 
 _SET_PDEATHSIG = 1
 
@@ -34,7 +36,7 @@ def main() -> int:
     settings = parse_settings()
     jsonlog.configure()
     signal.signal(signal.SIGTERM, _interrupt)
-    served = model.read(settings.model)
+    served = model.joined(model.read(settings.model), Path(os.environ[FOLDER_VARIABLE]))
     ranks = [model.adapter_rank(adapter.folder) for adapter in settings.adapters]
     words = arguments.flags(settings, served, gpus.found(), ranks)
     try:
@@ -60,7 +62,7 @@ async def _serve(settings: VllmSettings, words: Sequence[str]) -> int:
     await run(f"port {settings.port}", listening, told, **_uvicorn(settings))
     if told.failed is None:
         return 0
-    print(f"ServingError: {told.failed}", file=sys.stderr)
+    print(f"{OURS}{told.failed}", file=sys.stderr)
     return EXIT_FAILED
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from runtimes.interface import settings as interface
 from runtimes.interface.settings import Settings, count, seconds
 
-# Between the two processes: the socket, and a pipe's end that is closed once connections are accepted.
+# Between the two processes: a folder for links, the socket, and a pipe's end that is closed once it is accepted on.
+FOLDER_VARIABLE = "KNOBLESS_VLLM_FOLDER"
 SOCKET_VARIABLE = "KNOBLESS_VLLM_SOCKET"
 SERVES_VARIABLE = "KNOBLESS_VLLM_SERVES"
 

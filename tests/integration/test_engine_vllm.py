@@ -9,7 +9,6 @@ import gzip
 import json
 import os
 import signal
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -41,7 +40,7 @@ def early() -> list[Answer]:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, early: list[Answer]) -> Iterator[Runtime]:
     flags = ["--max-model-len", "256", "--max-num-seqs", "8", "--max-in-flight", "16"]
-    flags += ["--deadline-s", "20", "--stuck-s", str(STUCK_S), "--linger-s", "3"]
+    flags += ["--max-output-tokens", "240", "--deadline-s", "20", "--stuck-s", str(STUCK_S), "--linger-s", "3"]
     with vllm(tmp_path_factory.mktemp("vllm"), *flags, adapter=True) as runtime:
         early += [runtime.ask("GET", path) for path in ("/live", "/health", "/v1/models")]
         early.append(post(runtime, CHAT, HELLO))
@@ -53,11 +52,10 @@ def engine_pid(runtime: Runtime) -> int:
     """The process of vLLM that runs the model's loop, found by its name."""
     for path in Path("/proc").glob("[0-9]*"):
         try:
-            name, stat = (path / "cmdline").read_text(), (path / "stat").read_text()
+            name = (path / "cmdline").read_text()
         except OSError:
             continue
-        session = int(stat.rpartition(")")[2].split()[3])
-        if "EngineCore" in name and session in runtime.predictors():
+        if "EngineCore" in name and _session(path) in runtime.predictors():
             return int(path.name)
     raise AssertionError("there is no engine")
 
@@ -135,6 +133,11 @@ def test_a_stream_is_passed_on_as_it_comes_and_ends_with_usage(server: Runtime) 
     assert events[-1] == b"[DONE]"
     assert json.loads(events[-2])["usage"]["completion_tokens"] == 30
     assert len(events) > 20
+
+
+def test_no_answer_is_longer_than_the_server_allows(server: Runtime) -> None:
+    answer = post(server, COMPLETIONS, {"prompt": "a", "max_tokens": 250, "ignore_eos": True, "temperature": 0})
+    assert answer.json["usage"]["completion_tokens"] == 240
 
 
 def test_two_requests_may_have_one_id_and_both_keep_it(server: Runtime) -> None:
@@ -273,7 +276,7 @@ def test_an_engine_that_is_stuck_is_not_ready_then_not_live_and_back_when_it_mov
 
 @pytest.mark.case("runtimes-C10", "runtimes-C11", "runtimes-C12", "runtimes-C13", "runtimes-C7", "runtimes-B11")
 def test_told_to_end_it_serves_on_finishes_its_streams_and_leaves_nothing(server: Runtime) -> None:
-    session, told = server.predictors()[0], threading.Event()
+    (session,) = server.predictors()
     statuses: list[tuple[float, int | str, str | None]] = []
 
     def ask_on() -> None:
@@ -291,7 +294,6 @@ def test_told_to_end_it_serves_on_finishes_its_streams_and_leaves_nothing(server
         asking = pool.submit(ask_on)
         server.process.send_signal(signal.SIGTERM)
         ended_at = time.monotonic()
-        told.set()
         until(lambda: server.ask("GET", "/health").status == 503, "not ready", most_s=1)
         assert server.ask("GET", "/live").status == 200
         rest = list(events)
@@ -308,7 +310,9 @@ def test_told_to_end_it_serves_on_finishes_its_streams_and_leaves_nothing(server
 
 
 def _session(path: Path) -> int | None:
+    """Of a process that still runs."""
     try:
-        return int((path / "stat").read_text().rpartition(")")[2].split()[3])
+        state, _, _, session, *_ = (path / "stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
+    return None if state == "Z" else int(session)

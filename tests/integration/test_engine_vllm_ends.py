@@ -68,7 +68,7 @@ def test_a_killed_engine_is_not_ready_at_once_its_requests_get_one_error_and_the
         answer: Answer = asked.result(10)
     assert (answer.status, set(answer.json["error"])) == (500, {"message", "type", "param", "code"})
     assert embeds.process.wait(60) == 3
-    assert embeds.reason
+    assert embeds.reason == "the engine's process ended\n"
 
 
 def _ready(runtime: Runtime) -> bool:

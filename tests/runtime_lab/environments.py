@@ -5,6 +5,7 @@ Nobody needs them but the tests of these engines: vLLM takes 5 GB and two minute
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import functools
 import hashlib
@@ -18,10 +19,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from embedded.packages import APT_OPTIONS
 from stacks.cli import workspace
 
 ROOT = Path(__file__).parents[2]
 STAMP = "knobless.stamp"
+# What each loads of Debian's, beside Python.
+LIBRARIES = {"vllm": ("libnuma.so.1", "libnuma1"), "triton": ("libpython3.11.so.1.0", "libpython3.11")}
 PYTHON = "python3.11"  # what the lock files were resolved for, and what Triton's Python back end is built against
 
 
@@ -63,6 +67,7 @@ def _ensure(name: str) -> Path:
     with _alone(name):
         if not stamp.is_file() or stamp.read_text() != wanted:
             print(f"  {name}'s environment: installing (once)", file=sys.stderr, flush=True)
+            _ensure_library(*LIBRARIES[name])
             shutil.rmtree(folder, ignore_errors=True)
             _must([_base_python(), "-m", "venv", str(folder)])
             pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-cache-dir"]
@@ -70,6 +75,13 @@ def _ensure(name: str) -> Path:
             _must([*pip, "--no-deps", "--require-hashes", "--only-binary", ":all:", "-r", str(lock)])
             stamp.write_text(wanted)
     return python
+
+
+def _ensure_library(name: str, package: str) -> None:
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        _must(["apt-get", "install", *APT_OPTIONS, package])
 
 
 def _base_python() -> str:

@@ -146,6 +146,17 @@ def test_an_mlflow_transformers_model_is_served_from_its_own_files(tmp_path: Pat
     assert served == Served(tmp_path / "model", tmp_path / "components" / "tokenizer", "llm/v1/chat")
 
 
+def test_a_model_and_its_tokenizer_are_one_folder_of_links(tmp_path: Path) -> None:
+    served = model.read(mlflow_model(tmp_path, "flavors:\n  transformers:\n    model_binary: model\n"))
+    joined = model.joined(served, tmp_path / "links")
+    assert joined == Served(tmp_path / "links", tmp_path / "links")
+    assert {file.name: file.resolve() for file in (tmp_path / "links").iterdir()} == {
+        "model.safetensors": tmp_path / "model" / "model.safetensors",
+        "tokenizer.json": tmp_path / "components" / "tokenizer" / "tokenizer.json",
+    }
+    assert model.joined(joined, tmp_path / "nowhere") is joined
+
+
 def test_a_sentence_transformers_model_answers_with_vectors(tmp_path: Path) -> None:
     text = "flavors:\n  python_function:\n    data: st\n  sentence_transformers: {}\n"
     served = model.read(mlflow_model(tmp_path, text, "st/model.safetensors"))

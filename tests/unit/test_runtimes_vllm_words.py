@@ -117,6 +117,15 @@ def test_the_reason_is_found_in_a_log_of_json_records() -> None:
     assert reasons.told(1, 2.0) == "ValueError: max_model_len 9 is too short"
 
 
+def test_a_warning_is_no_reason_and_our_own_word_is_one_where_there_is_no_other() -> None:
+    reasons = Reasons()
+    warning = "This can cause `OSError: [Errno 24] Too many open files`"
+    reasons.read(json.dumps({"levelname": "WARNING", "message": warning}), 1.0)
+    reasons.read("EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the root cause.", 1.0)
+    reasons.read("ServingError: the engine's process ended", 1.0)
+    assert reasons.told(3, 1.0) == "the engine's process ended"
+
+
 def test_a_server_that_says_nothing_is_known_by_its_status() -> None:
     assert Reasons().told(-9, 0.0) == "vLLM ended with status -9 and said nothing"
 
