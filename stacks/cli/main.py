@@ -19,6 +19,7 @@ from stacks.cli import (
     check_image,
     interruption,
     pull_secrets,
+    serve,
     simulate,
     views,
     workspace,
@@ -211,7 +212,7 @@ def show_env(session: Session) -> None:
         click.echo(f"export {name}={shlex.quote(value)}")
 
 
-for each in (*autoscaling.COMMANDS, *simulate.COMMANDS, *check_image.COMMANDS):
+for each in (*autoscaling.COMMANDS, *simulate.COMMANDS, *check_image.COMMANDS, *serve.COMMANDS):
     cli.add_command(each)
 
 
