@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from runtimes.mlflow.inputs import Given
-from runtimes.mlflow.layout import Block, Buffer, Form
+from runtimes.mlflow.layout import Block, Buffer, Form, Layout
 from runtimes.mlflow.native import Call, ways
 from runtimes.mlflow.plan import Work
 from runtimes.mlflow.results import encode
@@ -39,16 +39,22 @@ class Caller:
         self._takes_params = "params" in inspect.signature(pyfunc.predict).parameters
         self._unchecked = _unchecked(pyfunc)
         self._fast: Call | None = None
+        self._shown_on: Layout | None = None  # None: on any
         self.way = "pyfunc"
         self.row_wise = False
 
     def __call__(self, given: Given, params: Mapping[str, Any] | None) -> Any:
         """The model's result."""
-        if self._fast is not None and not params and given.usual:
+        if self._fast is not None and not params and given.plain and self._shown(given.layout):
             return self._fast(given)
         if given.beyond_mlflow and self._unchecked is not None:
             return self._unchecked(given, params)
         return self.whole(given.data(), params)
+
+    def _shown(self, layout: Layout) -> bool:
+        """Whether the way was compared on such columns; tensors differ in their lengths alone."""
+        shown = self._shown_on
+        return shown is None or layout is shown or layout == shown or layout.form is Form.TENSORS
 
     def whole(self, data: Any, params: Mapping[str, Any] | None) -> Any:
         """MLflow's own way, whatever the data."""
@@ -58,7 +64,7 @@ class Caller:
 
     def prove(self, example: Work) -> None:
         """Choose the way and find out whether the model is row-wise; the example itself must have passed."""
-        if example.layout.form is Form.BODY or not example.rows or example.params or example.index:
+        if example.layout.form is Form.BODY or not example.rows:
             return
         signature = self._signature
         few = min(example.rows, _MOST_ROWS)
@@ -76,10 +82,12 @@ class Caller:
         self.row_wise = len(rows) > 1 and self._is_row_wise(rows)
 
     def _choose(self, sets: Sequence[Sequence[Work]], expected: Sequence[Any]) -> None:
-        offered = [] if self._signature.params else list(ways(self._pyfunc))
+        offered: list[tuple[str, Call, Layout | None]] = []
+        if not self._signature.params:
+            offered += [(*way, sets[0][0].layout) for way in ways(self._pyfunc)]
         if (unchecked := self._unchecked) is not None:
-            offered.append(("pyfunc without its own checks", lambda given: unchecked(given, None)))
-        for name, call in offered:
+            offered.append(("pyfunc without its own checks", lambda given: unchecked(given, None), None))
+        for name, call, shown_on in offered:
             try:
                 same = all(
                     identical(call(_given(self._signature, rows)), wanted)
@@ -89,7 +97,7 @@ class Caller:
                 _log.debug("%s can't be used: %s", name, type(error).__name__)
                 continue
             if same:
-                self._fast, self.way = call, name
+                self._fast, self.way, self._shown_on = call, name, shown_on
                 return
 
     def _is_row_wise(self, rows: Sequence[Work]) -> bool:
@@ -249,8 +257,3 @@ def _other_values(block: Block, buffer: Buffer) -> Buffer:
     else:
         array = np.where(array < np.iinfo(array.dtype).max, array + 1, array).astype(array.dtype)
     return array.tobytes()
-
-
-def describe(caller: Caller) -> str:
-    """One line for the log."""
-    return f"{caller.way}, {'in batches' if caller.row_wise else 'one request at a time'}"

@@ -132,7 +132,11 @@ class Fleet:
         predictor = await Predictor.start(
             settings.model_python, settings.model, self._environment, settings.max_in_flight, self._gone
         )
-        return await self._tested(predictor)
+        await self._tested(predictor)
+        about = predictor.loaded.result().head
+        together = "in batches" if about["row_wise"] else "one request at a time"
+        _log.info("the model is called by %s, %s", about["way"], together)
+        return predictor
 
     async def _twin(self, template: Predictor) -> Predictor:
         """The same, copied from a process that does nothing else."""

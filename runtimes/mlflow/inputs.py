@@ -30,33 +30,30 @@ class Given:
         buffers: Sequence[Buffer],
         rows: int,
         index: list[Any] | None = None,
-        *,
-        usual: bool = True,
     ) -> None:
         self._signature = signature
-        self._layout = layout
+        self.layout = layout
         self._blocks = list(zip(layout.blocks, buffers, strict=True))
         self._index = index
-        self._usual = usual
         self.rows = rows
 
     @property
     def form(self) -> Form:
-        return self._layout.form
+        return self.layout.form
 
     @property
     def beyond_mlflow(self) -> bool:
         """Whether MLflow's own check has no form for a value in it: an integer that is missing."""
-        return any(block.code in ("Int32", "Int64") for block in self._layout.blocks)
+        return any(block.code in ("Int32", "Int64") for block in self.layout.blocks)
 
     @property
-    def usual(self) -> bool:
-        """Whether it has the values that the ways of calling the model were compared on, and nothing beside them."""
-        return self._index is None and self._usual
+    def plain(self) -> bool:
+        """Whether its rows have no labels of their own."""
+        return self._index is None
 
     def data(self) -> Any:
         """What ``PyFuncModel.predict`` takes."""
-        return self.tensors() if self._layout.form is Form.TENSORS else self.frame()
+        return self.tensors() if self.layout.form is Form.TENSORS else self.frame()
 
     def matrix(self) -> Any:
         """The columns as one array in their common type, laid out as pandas does; TypeError where there is none.

@@ -19,7 +19,7 @@ from typing import Any
 import mlflow
 
 from runtimes.mlflow import unread
-from runtimes.mlflow.calling import Caller, describe
+from runtimes.mlflow.calling import Caller
 from runtimes.mlflow.calls import Request, UnsplittableError
 from runtimes.mlflow.errors import MODEL_FAILED, RefusedError
 from runtimes.mlflow.inputs import Given
@@ -49,7 +49,7 @@ class About:
     chat: bool = False
     streams: bool = False
     row_wise: bool = False
-    way: str = ""
+    way: str = "pyfunc"
 
 
 class LoadedModel:
@@ -76,8 +76,7 @@ class LoadedModel:
             if request.layout.form is Form.BODY:
                 return self._whole(request)
             rows = sum(count or 0 for count in request.rows)
-            usual = request.layout is self.plan_layout or request.layout == self.plan_layout
-            given = Given(self.signature, request.layout, request.buffers, rows, request.index, usual=usual)
+            given = Given(self.signature, request.layout, request.buffers, rows, request.index)
             return outcome(self._caller(given, request.params), request.rows, as_text=request.as_text)
         except (RefusedError, UnsplittableError):
             raise
@@ -123,7 +122,6 @@ class LoadedModel:
         except Exception as error:  # the front's self-test finds out the same, with a reason
             _log.debug("nothing could be shown on the input example: %s", type(error).__name__)
         self.about.row_wise, self.about.way = self._caller.row_wise, self._caller.way
-        _log.warning("the model is called by %s", describe(self._caller))
 
 
 def signature_of(inputs: Any, params: Any, *, raw: bool) -> Signature:
