@@ -25,7 +25,12 @@ from stacks.cli import workspace
 ROOT = Path(__file__).parents[2]
 STAMP = "knobless.stamp"
 # What each loads of Debian's, beside Python.
-LIBRARIES = {"vllm": ("libnuma.so.1", "libnuma1"), "triton": ("libpython3.11.so.1.0", "libpython3.11")}
+_OPENMP = ("libgomp.so.1", "libgomp1")
+LIBRARIES = {
+    "vllm": ("libnuma.so.1", "libnuma1"),
+    "triton": ("libpython3.11.so.1.0", "libpython3.11"),
+    **dict.fromkeys(("flavors", "bench-kserve", "bench-mlserver"), _OPENMP),  # LightGBM's
+}
 PYTHON = "python3.11"  # what the lock files were resolved for, and what Triton's Python back end is built against
 
 
@@ -67,7 +72,8 @@ def _ensure(name: str) -> Path:
     with _alone(name):
         if not stamp.is_file() or stamp.read_text() != wanted:
             print(f"  {name}'s environment: installing (once)", file=sys.stderr, flush=True)
-            _ensure_library(*LIBRARIES[name])
+            if name in LIBRARIES:
+                _ensure_library(*LIBRARIES[name])
             shutil.rmtree(folder, ignore_errors=True)
             _must([_base_python(), "-m", "venv", str(folder)])
             pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-cache-dir"]

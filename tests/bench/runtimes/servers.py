@@ -94,7 +94,7 @@ def log_models(folder: Path) -> None:
 
 def models_python() -> Path:
     """The models' own environment: of MLflow's server, and of our predictors."""
-    return environments._ensure("flavors")
+    return environments.flavors_python()
 
 
 OURS, MLFLOW, KSERVE_, MLSERVER, CONSTANT, SILENT = "ours", "mlflow", "kserve", "mlserver", "constant", "silent"
