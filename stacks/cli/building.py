@@ -143,7 +143,7 @@ def _push_own(site: Site, name: str) -> str:
 def _push_models(site: Site, wanted: _Wanted) -> list[str]:
     for tag, environment in wanted.models.items():
         _push_model(site, tag, environment)
-    return wanted.lines
+    return [f"{'model':<12} {images.model_image(site.facts.registry, tag)}" for tag in wanted.models] + wanted.lines
 
 
 def _facts(site: Site, reference: ModelReference, client: httpx.Client) -> ModelFacts:

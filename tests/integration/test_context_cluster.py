@@ -111,7 +111,8 @@ def test_a_build_leaves_every_image_in_the_named_registry_and_a_second_one_pushe
     foreign.declare()
     said = foreign.must("build")
     assert f"platform     {REGISTRY}/knobless/platform@sha256:" in said.text
-    assert f"models:/wine/1 in {REGISTRY}/knobless/model:" in said.text
+    assert f"model        {REGISTRY}/knobless/model:" in said.text
+    assert "models:/wine/1: mlflow" in said.text
     assert "pushing" not in foreign.must("build").text
 
 

@@ -264,7 +264,8 @@ def test_a_node_has_neither_limits_nor_cgroup_of_the_shell_that_started_it(workl
     kill_everything()
     argv = (sys.executable, "-m", "embedded", "up", f"--instance={INSTANCE.name}", f"--home={INSTANCE.home}")
     narrow = ("bash", "-c", 'umask 077; ulimit -S -n 1000; exec "$@"', "bash", *argv)
-    subprocess.run((*narrow, f"--tools={workload.tools_bin}"), cwd=ROOT, capture_output=True, check=True)
+    started = subprocess.run((*narrow, f"--tools={workload.tools_bin}"), cwd=ROOT, capture_output=True, text=True)
+    assert started.returncode == 0, started.stderr
     eventually(workload.serves, "the server")
     umask, open_files = workload.kubectl("exec", "client", "--", "bash", "-c", "umask; ulimit -n").split()
     assert umask == "0022"

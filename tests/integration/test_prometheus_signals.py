@@ -24,6 +24,7 @@ from controllers.autoscaler.vertical.signals import UNKNOWN, Signals
 from controllers.metrics import Metrics
 from embedded import monitoring, packages, services
 from embedded.instance import Instance
+from runtimes.interface import metrics as interface
 from runtimes.mlflow import metrics as runtime
 
 pytestmark = pytest.mark.process
@@ -64,9 +65,10 @@ def kubelet() -> str:
 
 def requests() -> Callable[[], str]:
     """What the front process of a model's pod would tell: 19 of 20 requests take 0.2 s, one 1.2 s."""
-    metrics = runtime.Metrics("wine", "1")
-    metrics.self_test_s.set(0.1)
-    metrics.waiting.set(2)
+    metrics = interface.Metrics("wine", "1")
+    own = runtime.Metrics(metrics)
+    own.self_test_s.set(0.1)
+    own.waiting.set(2)
 
     def text() -> str:
         for number in range(20):
