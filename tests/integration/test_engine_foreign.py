@@ -17,7 +17,7 @@ from tests.integration.runtime_process import JSON, Connection, Runtime, process
 from tests.integration.test_engine_container import arguments
 from tests.runtime_lab import foreign_servers
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
 
 
 @dataclass(frozen=True)

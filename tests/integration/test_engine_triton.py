@@ -19,7 +19,7 @@ from tests.runtime_lab import environments
 from tests.runtime_lab.pressure import MIB, bodies, memory_over, tree
 from tests.runtime_lab.processes import networks, post, triton
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 INFER = "/v2/models/test/infer"
 EXECUTIONS, INFERENCES = "nv_inference_exec_count", "nv_inference_count"

@@ -18,7 +18,7 @@ from tests.integration.runtime_process import JSON, Connection, Runtime, until
 from tests.runtime_lab import environments
 from tests.runtime_lab.processes import networks, triton
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 INFER = "/v2/models/test/infer"
 

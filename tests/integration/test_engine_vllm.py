@@ -22,7 +22,7 @@ from tests.runtime_lab import environments
 from tests.runtime_lab.pressure import MIB, memory_over
 from tests.runtime_lab.processes import VLLM_START_S, Stream, post, vllm
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
 
 CHAT, COMPLETIONS, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
 HELLO: dict[str, Any] = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 8, "temperature": 0}

@@ -15,7 +15,7 @@ from tests.integration.runtime_process import Answer, Runtime, until
 from tests.integration.test_engine_vllm import CHAT, HELLO, engine_pid
 from tests.runtime_lab.processes import VLLM_START_S, post, vllm
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
 
 EMBEDDINGS = "/v1/embeddings"
 

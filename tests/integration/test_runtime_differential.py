@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from tests.integration.runtime_process import JSON, Runtime, serve
 from tests.runtime_lab import environments
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 LAB = Path(environments.__file__).parent
 IRIS = ["sl", "sw", "pl", "pw"]
