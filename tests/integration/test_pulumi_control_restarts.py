@@ -6,7 +6,8 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -30,10 +31,19 @@ def lines(path: Path) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
 
-def test_a_control_plane_that_dies_comes_back_and_one_that_is_asked_to_leave_does_not(tmp_path: Path) -> None:
-    shell = subprocess.Popen(["/bin/sh", "-c", restarting(COMMAND)], cwd=tmp_path)
-    started = tmp_path / "started"
+@contextmanager
+def shell_of(script: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    shell = subprocess.Popen(["/bin/sh", "-c", script], cwd=folder)
     try:
+        yield shell
+    finally:
+        shell.kill()
+        shell.wait()
+
+
+def test_a_control_plane_that_dies_comes_back_and_one_that_is_asked_to_leave_does_not(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    with shell_of(restarting(COMMAND), tmp_path) as shell:
         for count in (1, 2, 3):
             until(lambda count=count: len(lines(started)) == count, f"start number {count}")
             if count < 3:
@@ -41,9 +51,6 @@ def test_a_control_plane_that_dies_comes_back_and_one_that_is_asked_to_leave_doe
         assert shell.poll() is None
         shell.terminate()
         assert shell.wait(20) == 0
-    finally:
-        shell.kill()
-        shell.wait()
     assert lines(tmp_path / "asked") == ["asked"]
     assert len(lines(started)) == 3
 
@@ -52,14 +59,10 @@ def test_the_shell_waits_for_the_control_plane_to_end(tmp_path: Path) -> None:
     slow = (
         """sh -c 'trap "sleep 0.5; echo done >> done; exit 0" TERM; echo $$ >> started; while :; do sleep 0.05; done'"""
     )
-    shell = subprocess.Popen(["/bin/sh", "-c", restarting(slow)], cwd=tmp_path)
-    try:
+    with shell_of(restarting(slow), tmp_path) as shell:
         until(lambda: bool(lines(tmp_path / "started")), "the start")
         shell.terminate()
         shell.wait(20)
-    finally:
-        shell.kill()
-        shell.wait()
     assert lines(tmp_path / "done") == ["done"]
 
 
@@ -67,12 +70,8 @@ def test_a_shell_that_is_told_to_end_before_it_knows_its_child_tells_it_too(tmp_
     """The signal comes between the start and the assignment; it hung until it was killed."""
     script = restarting(COMMAND).replace("child=$!", "sleep 1; child=$!")
     assert "sleep 1; child" in script
-    shell = subprocess.Popen(["/bin/sh", "-c", script], cwd=tmp_path)
-    try:
+    with shell_of(script, tmp_path) as shell:
         until(lambda: bool(lines(tmp_path / "started")), "the start")
         shell.terminate()
         assert shell.wait(20) == 0
-    finally:
-        shell.kill()
-        shell.wait()
     assert lines(tmp_path / "asked") == ["asked"]
