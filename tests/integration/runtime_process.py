@@ -161,11 +161,17 @@ def process_of_ours(folder: Path, command: list[str]) -> Iterator[Runtime]:
     module, *flags = command
     where = ["--host", "127.0.0.1", "--port", str(port), "--name", "test", "--version", "7"]
     own = {"PYTHONPATH": str(site), "PYTHONSAFEPATH": "1", "KNOBLESS_TERMINATION_LOG": str(folder / "termination-log")}
+    with listening([sys.executable, "-m", module, *where, *flags], {**os.environ, **own}, port, folder) as runtime:
+        yield runtime
+
+
+@contextlib.contextmanager
+def listening(command: list[str], environment: Mapping[str, str], port: int, folder: Path) -> Iterator[Runtime]:
+    """A process from its first socket, or its end, to when it is no longer needed; its log lies in the folder."""
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", module, *where, *flags],
-            env={**os.environ, **own}, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder,
-        )  # fmt: skip
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder
+        )
     runtime = Runtime(process, port, folder)
     try:
         until(lambda: process.poll() is not None or listens(port), "the first socket")

@@ -9,14 +9,13 @@ import http.client
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.integration.runtime_process import JSON, Answer, Runtime, free_port, listens, until
+from tests.integration.runtime_process import JSON, Answer, Runtime, free_port, listening
 from tests.runtime_lab import environments
 from tests.runtime_lab.environments import ROOT
 
@@ -90,16 +89,8 @@ def _serve(python: Path, module: str, folder: Path, words: Sequence[str], own: d
         "KNOBLESS_TERMINATION_LOG": str(folder / "termination-log"),
         **own,
     }
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [*command, *words], env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder
-        )
-    runtime = Runtime(process, port, folder)
-    try:
-        until(lambda: process.poll() is not None or listens(port), "the first socket")
+    with listening([*command, *words], environment, port, folder) as runtime:
         yield runtime
-    finally:
-        runtime.stop()
 
 
 def post(runtime: Runtime, path: str, document: Any, **headers: str) -> Answer:
