@@ -13,7 +13,7 @@ from controllers.autoscaler.cycle import Inputs, Remembered, cycle
 from controllers.autoscaler.demand import presses
 from controllers.autoscaler.gap import BRIDGE_MAX_S, bridged, mean_rps
 from controllers.autoscaler.load import Load, LoadSample
-from controllers.autoscaler.observation import Revision, Role, observation_of
+from controllers.autoscaler.observation import Prior, Revision, Role, observation_of
 from controllers.autoscaler.settings import Settings
 from simulator.learning import Learning
 from simulator.policy import NewPolicy, Plain, Probe, QueueRules, Sample, Seen
@@ -92,13 +92,18 @@ class Ours(Plain):
         samples = tuple(self._samples)
         if self._learning:
             self._learning.learn_if_due(samples, seen)
-        prior_s = self._remembered.service_time_s or self._self_test_s
         revisions = (self._revision(seen),)
-        observation = observation_of(samples, revisions, self._concurrency, self._settings, seen.now_s, prior_s)
+        observation = observation_of(samples, revisions, self._concurrency, self._settings, seen.now_s, self._prior)
         inputs = Inputs(observation, self._settings, seen.now_s)
         self._remembered, turn = cycle(self._bridged(seen.now_s), inputs)
         self._asked = turn.verdict.decisions[0].desired
         return self._asked
+
+    @property
+    def _prior(self) -> Prior | None:
+        if self._remembered.service_time_s is not None:
+            return Prior(self._remembered.service_time_s, measured=True)
+        return Prior(self._self_test_s, measured=False) if self._self_test_s is not None else None
 
     def keep(self, now_s: float) -> str:
         """A checkpoint, as the controller writes it. Moments are those of the run's own clock."""

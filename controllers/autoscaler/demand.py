@@ -145,25 +145,43 @@ def _window_demand(window: _Window, observation: Observation, surge: Surge | Non
     in 3.5 s with 70 x 0.2 / 3.5 = 4 more in flight. 300 in flight while every third to arrive is a retry: 200.
     """
     means, w_s = window.means, observation.service_time_s
+    backlog = means.queued * _share_now(observation.backlog_time_s, settings)
     if w_s is None:
-        return _likely_demand(means, observation.likely_time_s, surge)
+        return _likely_demand(means, backlog, observation, surge)
     arriving_noise, held_noise = _deviations(window, w_s, observation.noise_rps or 0.0)
     if means.first_rps is None or means.arrived_rps is None:
-        return max(means.in_flight - window.significance * held_noise, 0.0) + means.queued
+        return max(means.in_flight - window.significance * held_noise, 0.0) + backlog
     first_rps = means.first_rps - _retried(means, surge)
     arriving = first_rps * w_s - window.significance * arriving_noise
     first_share = first_rps / means.arrived_rps if means.arrived_rps > 0 else 1.0
     held = (means.in_flight - settings.significance * held_noise) * first_share
-    drain_s = max(settings.drain_s, settings.drain_services * w_s)
-    return max(arriving, held, 0.0) + means.queued * min(1.0, w_s / drain_s)
+    return max(arriving, held, 0.0) + backlog
 
 
-def _likely_demand(means: Means, likely_s: float | None, surge: Surge | None) -> float:
-    """While W is not known: in flight and queued, or more where a W that is likely makes more of what arrives."""
-    waiting = means.in_flight + means.queued
+def _share_now(backlog_time_s: float | None, settings: Settings) -> float:
+    """Of the requests that wait, the share to be in flight at a time so that all are gone in the drain time.
+
+    W = 0.2 s and 3.5 s to drain: 0.2 / 3.5 = 0.06. All of them where nobody ever measured W.
+    """
+    if backlog_time_s is None:
+        return 1.0
+    return min(1.0, backlog_time_s / max(settings.drain_s, settings.drain_services * backlog_time_s))
+
+
+def _likely_demand(means: Means, backlog: float, observation: Observation, surge: Surge | None) -> float:
+    """While W is not known: in flight and the backlog, or more where a W that is likely makes more of what arrives. A
+    guess covers the backlog too; what was measured before is arrivals alone.
+
+    2 in flight and 8 queued: 10, since each may take minutes. 0.2 s were measured before the autoscaler began anew:
+    2 + 8 x 0.06 = 2.5, and once 24/s are seen to arrive 24 x 0.2 + 0.5 = 5.3.
+    """
+    likely_s = observation.likely_time_s
     if likely_s is None or means.first_rps is None:
-        return waiting
-    return max(waiting, (means.first_rps - _retried(means, surge)) * likely_s)
+        return means.in_flight + backlog
+    arriving = (means.first_rps - _retried(means, surge)) * likely_s
+    if observation.backlog_time_s is None:
+        return max(means.in_flight + backlog, arriving)
+    return max(means.in_flight, arriving) + backlog
 
 
 def _deviations(window: _Window, w_s: float, noise_rps: float) -> tuple[float, float]:

@@ -10,7 +10,7 @@ from controllers.autoscaler.budget import budget_of
 from controllers.autoscaler.control import in_force
 from controllers.autoscaler.cycle import Inputs, Remembered
 from controllers.autoscaler.load import LoadSample
-from controllers.autoscaler.observation import Observation, Revision, Role, observation_of
+from controllers.autoscaler.observation import Observation, Prior, Revision, Role, observation_of
 from controllers.autoscaler.settings import Settings
 from controllers.autoscaler.starts import starts_of
 from controllers.autoscaler.vertical.signals import Signals
@@ -23,7 +23,7 @@ from controllers.kube.resources import Object
 @dataclass(frozen=True)
 class Seen:
     """`endpoint.asked` is what was last asked for; `started` the pods that have been ready before; `limits`
-    of a replica, by revision; `prior_s`: what a request took before, or in a pod's test of itself."""
+    of a replica, by revision."""
 
     endpoint: Endpoint
     deployments: Sequence[Object]
@@ -32,15 +32,15 @@ class Seen:
     samples: Sequence[LoadSample]
     started: frozenset[str]
     limits: Mapping[str, Limit] = field(default_factory=dict)
-    prior_s: float | None = None
+    prior: Prior | None = None
 
 
-def prior_s(remembered: Remembered, pods: Iterable[Signals]) -> float | None:
+def prior_of(remembered: Remembered, pods: Iterable[Signals]) -> Prior | None:
     """What requests took when that was last measured, else what pods' tests of themselves took, in the mean."""
     if remembered.service_time_s is not None:
-        return remembered.service_time_s
+        return Prior(remembered.service_time_s, measured=True)
     self_test_ms = mean_of(pods).self_test_ms
-    return self_test_ms / 1000 if self_test_ms is not None else None
+    return Prior(self_test_ms / 1000, measured=False) if self_test_ms is not None else None
 
 
 def inputs_of(seen: Seen, settings: Settings, now_s: float, wall_s: float) -> tuple[Inputs, frozenset[str]]:
@@ -49,7 +49,7 @@ def inputs_of(seen: Seen, settings: Settings, now_s: float, wall_s: float) -> tu
     starts, started = starts_of(seen.pods, seen.started)
     revisions = revisions_of(endpoint, seen.deployments, settings.utilization, starts, seen.limits)
     concurrency = (endpoint.concurrency_min, endpoint.concurrency_max)
-    observation = observation_of(seen.samples, revisions, concurrency, settings, now_s, seen.prior_s)
+    observation = observation_of(seen.samples, revisions, concurrency, settings, now_s, seen.prior)
     observation = replace(observation, budget=_budget(observation, seen))
     return Inputs(observation, settings, now_s, in_force(endpoint.control, wall_s)), started
 

@@ -21,7 +21,7 @@ from controllers.autoscaler.demand import presses
 from controllers.autoscaler.fleet import has_load
 from controllers.autoscaler.gap import BRIDGE_MAX_S, bridged, mean_rps
 from controllers.autoscaler.holds import holds
-from controllers.autoscaler.inputs import Seen, inputs_of, prior_s
+from controllers.autoscaler.inputs import Seen, inputs_of, prior_of
 from controllers.autoscaler.journal import Journal
 from controllers.autoscaler.learning import Epoch, Learnt, followed, learnt_from, limits, to_keep
 from controllers.autoscaler.memory import Memory, share_of
@@ -247,7 +247,7 @@ class Autoscaler:
             samples=self._sampler.samples(endpoint),
             started=memory.started,
             limits=limits(memory.learnt, endpoint, deployments),
-            prior_s=prior_s(memory.remembered, (self._signals(*key_of(pod)) for pod in pods)),
+            prior=prior_of(memory.remembered, (self._signals(*key_of(pod)) for pod in pods)),
         )
 
     def _learn(self, memory: Memory, seen: Seen, inputs: Inputs, now_s: float) -> None:

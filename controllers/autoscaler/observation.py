@@ -26,6 +26,14 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True)
+class Prior:
+    """What a request took before: `measured` of the endpoint's own requests, else in a pod's test of itself."""
+
+    seconds: float
+    measured: bool
+
+
+@dataclass(frozen=True)
 class Revision:
     """`asked` is what we last asked for (None: never), `live` what the Deployment says, `limit` a replica's.
 
@@ -57,7 +65,8 @@ class Observation:
     `noise_rps` is the standard deviation of a second's arrivals; `onset` are an overload's first seconds;
     `growth_rps` is by how much arrivals keep growing from one window to the next, `early_growth_rps` the same over
     windows half as long, while nothing is refused; `surely_first_rps` are those of the newest second that are no
-    retries; `likely_time_s` is W as far as it can be told while it is not measured. None where unknown."""
+    retries; `likely_time_s` is W as far as it can be told while it is not measured, and `measured_before` that
+    it rests on requests of this endpoint. None where unknown."""
 
     fast: Means | None
     slow: Means | None
@@ -73,6 +82,14 @@ class Observation:
     surely_first_rps: float | None = None
     likely_time_s: float | None = None
     early_growth_rps: float | None = None
+    measured_before: bool = False
+
+    @property
+    def backlog_time_s(self) -> float | None:
+        """The W that a backlog drains with: measured now, or before and no less than seems likely now."""
+        if self.service_time_s is not None:
+            return self.service_time_s
+        return self.likely_time_s if self.measured_before else None
 
 
 def observation_of(
@@ -81,16 +98,15 @@ def observation_of(
     concurrency: tuple[int, int],
     settings: Settings,
     now_s: float,
-    prior_s: float | None = None,
+    prior: Prior | None = None,
 ) -> Observation:
-    """`samples` of about one a `settings.sample_s`, in any order; `concurrency`: the endpoint's min and max; `prior_s`:
-    what a request took before, or in a pod's own test of itself.
+    """`samples` of about one a `settings.sample_s`, in any order; `concurrency`: the endpoint's min and max.
 
     No window is shorter than a request takes: within less than W, arrivals say little of what is in flight.
     """
     completions = settings.completions / settings.sample_s
     w_s = service_time_s(samples, now_s, settings.service_window_s, completions)
-    likely_s = None
+    likely_s, prior_s = None, prior.seconds if prior is not None else None
     if w_s is None:
         likely_s = likely_time_s(samples, now_s, settings.service_window_s, completions, prior_s)
     least_s = min(w_s or likely_s or 0.0, settings.service_window_s)
@@ -108,5 +124,6 @@ def observation_of(
         surely_first_rps=surely_first_rps(samples),
         likely_time_s=likely_s,
         growth_rps=growth_rps(samples, now_s, growth_s),
+        measured_before=prior is not None and prior.measured,
         early_growth_rps=early_growth_rps(samples, now_s, growth_s / 2),
     )

@@ -54,6 +54,7 @@ def observations(draw: st.DrawFn) -> Observation:
         sharp=draw(st.none() | loads()),
         noise_rps=draw(st.none() | numbers),
         likely_time_s=draw(st.none() | st.floats(0, 1000)),
+        measured_before=draw(st.booleans()),
     )
 
 

@@ -137,6 +137,22 @@ async def test_a_restart_in_the_middle_of_a_step_is_off_by_at_most_a_cycle() -> 
     assert await meets_at(restart=True) - await meets_at(restart=False) <= 6
 
 
+@pytest.mark.case("autoscaler-G1")
+async def test_a_restart_over_a_queue_asks_for_no_more_than_who_saw_the_step() -> None:
+    """The controller is away for the first seconds of a step from 60/s to 400/s; its successor finds a full queue."""
+
+    async def most(away_s: int) -> int:
+        world = await settled(World(endpoint_object(), rate_rps=step(60, 400, 100)), 80)
+        await world.until(lambda: world.now_s - world.started_s >= 100, 60)
+        if away_s:
+            await world.unattended(away_s)
+            world.restart()
+        await world.run(40)
+        return max(world.history)
+
+    assert abs(await most(16) - await most(0)) <= 1
+
+
 @pytest.mark.case("autoscaler-G5")
 async def test_without_the_lease_nothing_is_written_and_the_past_is_known_when_it_comes_back() -> None:
     world = await settled(World(endpoint_object(), rate_rps=step(20, 400, 60, 120)))

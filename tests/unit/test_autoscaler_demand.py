@@ -6,7 +6,7 @@ import pytest
 
 from controllers.autoscaler.demand import Demand, Surge, demand_of, presses, surge_of
 from controllers.autoscaler.load import Load, LoadSample
-from controllers.autoscaler.observation import Observation
+from controllers.autoscaler.observation import Observation, Prior, observation_of
 from controllers.autoscaler.settings import Settings
 from controllers.autoscaler.window import Means
 
@@ -32,7 +32,7 @@ def seen(fast: Means | None, slow: Means | None = None, service_s: float | None 
         (load(40.0, queued=70.0, arrived=1000.0), None, 0.2, Demand(204.0, True, True)),
         (load(40.0, queued=100.0, arrived=2.0), None, 20.0, Demand(80.0, True, True)),
         (load(40.0, queued=100.0, arrived=1000.0), None, None, Demand(140.0, True, True)),
-        (load(40.0, queued=100.0, arrived=None), None, 0.2, Demand(140.0, True, True)),
+        (load(40.0, queued=70.0, arrived=None), None, 0.2, Demand(44.0, True, True)),
         (load(40.0, arrived=1000.0), None, 0.2, Demand(200.0, True, False)),
         (load(40.0, arrived=0.0), None, 60.0, Demand(40.0 - 2 * 40**0.5, True, False)),
         (None, load(30.0), 0.2, Demand(None, False, False)),
@@ -46,7 +46,7 @@ def seen(fast: Means | None, slow: Means | None = None, service_s: float | None 
         "a backlog is to be gone in 3.5 s",
         "a backlog of long requests in 2.5 of them",
         "without a service time in flight and queued",
-        "without arrivals in flight and queued",
+        "without arrivals in flight and the backlog's share",
         "arrivals lead what is in flight",
         "what is in flight beyond its noise still runs when nothing arrives any more",
         "nothing of late is unknown",
@@ -90,6 +90,30 @@ def test_a_service_time_that_is_only_likely_asks_for_more_and_never_for_less(
     found = demand_of(seen(now, now, None, likely_time_s=likely_s), None, SETTINGS)
     assert found.requests == pytest.approx(expected)
     assert found.complete is not bool(now.refused_rps), "a load that is only likely lowers nothing"
+
+
+@pytest.mark.parametrize(
+    ("now", "likely_s", "expected"),
+    [
+        (load(2.0, queued=8.0), 0.2, 2.0 + 8 * 0.2 / 3.5),
+        (load(2.0, queued=8.0, arrived=24.0), 0.2, 24 * 0.2 + 8 * 0.2 / 3.5),
+        (load(2.0, queued=8.0, arrived=0.0), 7.0, 2.0 + 8 / 2.5),
+    ],
+    ids=["no arrivals known", "arrivals known", "they have been here for long"],
+)
+def test_what_was_measured_before_tells_how_fast_a_backlog_drains(now: Means, likely_s: float, expected: float) -> None:
+    found = demand_of(seen(now, now, None, likely_time_s=likely_s, measured_before=True), None, SETTINGS)
+    assert found.requests == pytest.approx(expected)
+
+
+@pytest.mark.case("autoscaler-G1")
+@pytest.mark.parametrize(("measured", "expected"), [(True, 2.0 + 8 * 0.205 / 3.5), (False, 10.0)])
+def test_the_first_reading_after_a_restart_under_load_counts_a_backlog_as_the_one_before_it_would(
+    measured: bool, expected: float
+) -> None:
+    first = LoadSample(1.0, Load(2, 8, None, None, None), True)
+    found = observation_of([first], (), (1, 10), SETTINGS, 1.0, Prior(0.205, measured))
+    assert demand_of(found, None, SETTINGS).requests == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("samples", [5, 1])

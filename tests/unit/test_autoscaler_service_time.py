@@ -3,9 +3,9 @@
 import pytest
 
 from controllers.autoscaler.cycle import Remembered
-from controllers.autoscaler.inputs import prior_s
+from controllers.autoscaler.inputs import prior_of
 from controllers.autoscaler.load import Load, LoadSample
-from controllers.autoscaler.observation import Observation, observation_of
+from controllers.autoscaler.observation import Observation, Prior, observation_of
 from controllers.autoscaler.service_time import likely_time_s, service_time_s
 from controllers.autoscaler.settings import Settings
 from controllers.autoscaler.vertical.signals import Signals
@@ -94,7 +94,8 @@ def test_while_completions_are_few_the_prior_stands_for_those_that_lack_and_no_l
 
 
 def observed(given: list[LoadSample], prior_s: float | None) -> Observation:
-    return observation_of(given, (), (1, 100), Settings(), given[-1].at_s, prior_s)
+    prior = Prior(prior_s, measured=True) if prior_s is not None else None
+    return observation_of(given, (), (1, 100), Settings(), given[-1].at_s, prior)
 
 
 def test_a_measured_service_time_leaves_no_word_to_the_prior() -> None:
@@ -114,12 +115,16 @@ def test_windows_are_no_shorter_than_what_a_request_is_likely_to_take() -> None:
 
 @pytest.mark.parametrize(
     ("remembered_s", "self_tests_ms", "expected"),
-    [(None, (), None), (None, (None, 20.0, 40.0), 0.03), (0.7, (20.0,), 0.7), (None, (None,), None)],
+    [
+        (None, (), None),
+        (None, (None, 20.0, 40.0), Prior(0.03, measured=False)),
+        (0.7, (20.0,), Prior(0.7, measured=True)),
+        (None, (None,), None),
+    ],
     ids=["nothing", "the pods that know", "measured before", "no pod knows"],
 )
 def test_the_prior_is_what_was_measured_before_or_what_pods_tests_of_themselves_took(
-    remembered_s: float | None, self_tests_ms: tuple[float | None, ...], expected: float | None
+    remembered_s: float | None, self_tests_ms: tuple[float | None, ...], expected: Prior | None
 ) -> None:
     pods = [Signals(self_test_ms=took_ms) for took_ms in self_tests_ms]
-    found = prior_s(Remembered(service_time_s=remembered_s), pods)
-    assert found == (None if expected is None else pytest.approx(expected))
+    assert prior_of(Remembered(service_time_s=remembered_s), pods) == expected
