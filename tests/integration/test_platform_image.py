@@ -16,7 +16,7 @@ from embedded import debian, images
 from tests.gateway_lab.client import Client
 from tests.platform_lab.command import HOME, wait_until
 from tests.platform_lab.load import Target
-from tests.platform_lab.suite import HOLD_S, Suite, sleeping
+from tests.platform_lab.suite import Suite, sleeping
 
 LONGER_THAN_LEAVING_S = 25
 STUB = Path(__file__).parent / "own_image"
@@ -42,6 +42,7 @@ def declare(suite: Suite, image: str, mode: str) -> None:
         "concurrency": {"min": 1, "max": 32},
         "resources": {"cpu": "200m", "memory": "128Mi"},
         "deadline_s": 40,
+        "rollout": {"hold_s": 0},
         "env": {"MODE": mode, "TOKEN": {"secret": "of-own", "key": "token"}},
     }
     file = suite.file("alpha", "own")
@@ -95,7 +96,7 @@ def test_an_image_is_served_with_its_secret_and_replaced_without_a_lost_request(
     with suite.load("own", clients=6, sleep_s=0.2, pause_s=0.02) as tally:
         declare(suite, image, "second")
         suite.up("own")
-        wait_until(lambda: first not in running(suite), HOLD_S + 120, "the first revision's pod has ended")
+        wait_until(lambda: first not in running(suite), 120, "the first revision's pod has ended")
     assert not tally.failed, (tally.failed, tally.failures)
     assert tally.total > 50
     assert asyncio.run(predicted(target))[0] == "second"
