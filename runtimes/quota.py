@@ -1,7 +1,8 @@
-"""How many CPUs this process may use.
+"""How many CPUs and how much memory this process may use.
 
-Owns reading the cgroup quota (v2 ``cpu.max``, v1 ``cpu.cfs_quota_us``) and what follows: predictors and threads. Leaves
-starting them to the pool. One idea: the node's core count is never the answer inside a pod.
+Owns reading the cgroup's limits (v2 ``cpu.max`` and ``memory.max``, v1 ``cpu.cfs_quota_us`` and
+``memory.limit_in_bytes``) and what follows of CPUs: predictors and threads. Leaves starting them to the pool. One idea:
+what the node has is never the answer inside a pod.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path, PurePosixPath
 
 Read = Callable[[str], str | None]
 _ROOT = "/sys/fs/cgroup"
+_UNLIMITED = 1 << 60  # v1 writes the largest number of pages where there is no limit
 # Every name under which a numeric library looks for its number of threads.
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -45,8 +47,14 @@ def read_file(path: str) -> str | None:
 
 def cpu_quota(read: Read = read_file) -> float | None:
     """The smallest CPU quota over this process's cgroup and those above it, in cores; None where none is set."""
-    found = [quota for path, version in _own_cgroups(read) for quota in _quotas_up(path, version, read)]
-    return min(found, default=None)
+    found = [_quota(folder, version, read) for folder, version in _folders_up("cpu", read)]
+    return min((quota for quota in found if quota is not None), default=None)
+
+
+def memory_limit(read: Read = read_file) -> int | None:
+    """The smallest memory limit over this process's cgroup and those above it, in bytes; None where none is set."""
+    found = [_limit(folder, version, read) for folder, version in _folders_up("memory", read)]
+    return min((limit for limit in found if limit is not None), default=None)
 
 
 def cpu(predictors: int | None, quota: float | None, affinity: int) -> Cpu:
@@ -61,23 +69,25 @@ def own_affinity() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def _own_cgroups(read: Read) -> Iterator[tuple[str, int]]:
+def _folders_up(controller: str, read: Read) -> Iterator[tuple[PurePosixPath, int]]:
+    # In a container the path may be the host's while only its own subtree is mounted: the root is always asked too.
+    for path, version in _own_cgroups(controller, read):
+        own = PurePosixPath(path)
+        yield from ((folder, version) for folder in [own, *own.parents])
+
+
+def _own_cgroups(controller: str, read: Read) -> Iterator[tuple[str, int]]:
     for line in (read("/proc/self/cgroup") or "").splitlines():
         hierarchy, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if hierarchy == "0" and not controllers:
             yield path, 2
-        elif "cpu" in controllers.split(","):
+        elif controller in controllers.split(","):
             yield path, 1
 
 
-def _quotas_up(path: str, version: int, read: Read) -> Iterator[float]:
-    # In a container the path may be the host's while only its own subtree is mounted: the root is always asked too.
-    own = PurePosixPath(path)
-    for folder in [own, *own.parents]:
-        quota = _quota_v2(folder, read) if version == 2 else _quota_v1(folder, read)
-        if quota is not None:
-            yield quota
+def _quota(folder: PurePosixPath, version: int, read: Read) -> float | None:
+    return _quota_v2(folder, read) if version == 2 else _quota_v1(folder, read)
 
 
 def _quota_v2(folder: PurePosixPath, read: Read) -> float | None:
@@ -93,6 +103,13 @@ def _quota_v1(folder: PurePosixPath, read: Read) -> float | None:
         if quota and period and int(quota) > 0:
             return int(quota) / int(period)
     return None
+
+
+def _limit(folder: PurePosixPath, version: int, read: Read) -> int | None:
+    own = _suffix(folder)
+    place = f"{own}/memory.max" if version == 2 else f"/memory{own}/memory.limit_in_bytes"
+    text = (read(f"{_ROOT}{place}") or "max").strip()
+    return None if text == "max" or int(text) >= _UNLIMITED else int(text)
 
 
 def _suffix(folder: PurePosixPath) -> str:

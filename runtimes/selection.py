@@ -23,7 +23,7 @@ GPU_BYTES = 24 * GIB  # where nobody says how large the GPUs are: the smallest o
 GPUS_MOST = 8  # of one node
 _FRONT_BYTES = 64 * MIB
 _PREDICTOR_BYTES = 320 * MIB  # a process with MLflow, pandas and scikit-learn in it, before any model
-_LOADED_FACTOR = 3  # of a model's files, once in memory and while it predicts
+LOADED_FACTOR = 3  # of a model's files, once in memory and while it predicts
 _WEIGHTS_SHARE = 0.75  # of a GPU's memory that weights may take; the rest is for the cache of keys and values
 _CPU_LLM_BYTES = 512 * MIB  # a language model up to this size needs no GPU
 _LARGE_BYTES = 64 * MIB  # a network below it answers sooner than it is handed to another process
@@ -213,7 +213,7 @@ def _sized_mlflow(card: Card, wish: Wish, reason: str) -> Choice:
     cpu = wish.cpu_millicores or (2_000 if heavy else 500)
     # A network's library uses all cores for one batch, and each process would hold the weights again.
     predictors = 1 if heavy else -(-cpu // 1_000)
-    each = (GIB if heavy else _PREDICTOR_BYTES) + _LOADED_FACTOR * (card.size_bytes or 0)
+    each = (GIB if heavy else _PREDICTOR_BYTES) + LOADED_FACTOR * (card.size_bytes or 0)
     memory = max(GIB, _rounded(_FRONT_BYTES + predictors * each))
     limit = AGENT_LIMIT if _is_agent(card) else BATCHED_LIMIT
     return Choice(Runtime.MLFLOW, cpu, memory, wish.gpus or 0, predictors, limit, reason)
@@ -227,11 +227,11 @@ def _sized_vllm(card: Card, wish: Wish, reason: str) -> Choice:
         reason = f"{reason} on {gpus} GPU{'s' if gpus > 1 else ''} of {_amount(wish.gpu_bytes or GPU_BYTES)}"
         return Choice(Runtime.VLLM, 4_000 * gpus, _rounded(8 * GIB + size), gpus, 1, SEQUENCES_GPU, reason)
     reason = f"{reason}, small enough for the CPU" if small else f"{reason}, on the CPU as the file asks"
-    return Choice(Runtime.VLLM, 2_000, _rounded(5 * GIB + _LOADED_FACTOR * size), 0, 1, SEQUENCES_CPU, reason)
+    return Choice(Runtime.VLLM, 2_000, _rounded(5 * GIB + LOADED_FACTOR * size), 0, 1, SEQUENCES_CPU, reason)
 
 
 def _sized_triton(card: Card, wish: Wish, reason: str) -> Choice:
-    memory = _rounded(GIB + _LOADED_FACTOR * (card.size_bytes or 0))
+    memory = _rounded(GIB + LOADED_FACTOR * (card.size_bytes or 0))
     return Choice(Runtime.TRITON, 2_000, memory, wish.gpus or 0, 1, BATCHED_LIMIT, reason)
 
 

@@ -33,7 +33,7 @@ class Own:
 _STEP = ("runtimes/__init__.py", "runtimes/jsonlog.py", "runtimes/termination.py")
 _INTERFACE = (*_STEP, "runtimes/interface")
 _ENGINE = (
-    *(*_INTERFACE, "runtimes/gpus.py"),
+    *(*_INTERFACE, "runtimes/gpus.py", "runtimes/quota.py"),
     *("runtimes/images.py", "runtimes/selection.py", "runtimes/selection_card.py"),
 )
 _VLLM = ("images/base", "images/vllm", *_ENGINE, "runtimes/vllm", "requirements/vllm.txt", "requirements/vllm-gpu.txt")
@@ -50,7 +50,7 @@ OWN = {
     TRITON: Own(
         "triton",
         (
-            *("images/base", "images/triton", *_ENGINE, "runtimes/quota.py", "runtimes/triton"),
+            *("images/base", "images/triton", *_ENGINE, "runtimes/triton"),
             *("runtimes/mlflow", "runtimes/protocols"),  # what reads and writes every MLflow model's requests
             *("runtimes/requirements.txt", "requirements/triton.txt"),
         ),

@@ -29,11 +29,13 @@ from spec.quantities import Cpu, Memory
 MODEL_PYTHON: Final = "/opt/model/bin/python"
 _MODEL, _SCRATCH, _SHARED = "model", "tmp", "shm"
 _MODEL_FOLDER = "/model"
+# Their processes hand requests to each other there, and a pod has 64 MiB by itself: four bodies of 16 MB.
+_SHARES_MEMORY = (Runtime.VLLM, Runtime.TRITON)
 
 
 def pod_template(spec: EndpointSpec, model: ServedModel, model_registry: str, rollout: Rollout) -> Manifest:
     """The whole template, without the label of the revision that it will make."""
-    shared = [scratch(_SHARED, "1Gi", in_memory=True)] if model.choice.runtime is Runtime.VLLM else []
+    shared = [scratch(_SHARED, "1Gi", in_memory=True)] if model.choice.runtime in _SHARES_MEMORY else []
     return frame(
         spec,
         model.choice.gpus,
@@ -71,7 +73,7 @@ def _fetch(model: ServedModel, model_registry: str) -> Manifest:
 
 
 def _server(spec: EndpointSpec, model: ServedModel, most_s: int) -> Manifest:
-    shared = {_SHARED: "/dev/shm"} if model.choice.runtime is Runtime.VLLM else {}
+    shared = {_SHARED: "/dev/shm"} if model.choice.runtime in _SHARES_MEMORY else {}
     return container(
         "server",
         model.image,

@@ -20,7 +20,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from runtimes import gpus, jsonlog
+from runtimes import gpus, jsonlog, quota
 from runtimes.interface.serving import listener
 from runtimes.termination import EXIT_FAILED, one_line, reason_of, write_reason
 from runtimes.vllm import arguments, model
@@ -36,7 +36,8 @@ def main() -> int:
     jsonlog.configure()
     scratch = Path(tempfile.mkdtemp(prefix="knobless-vllm-"))
     try:
-        own = arguments.environment(settings, scratch, _checked(settings))
+        cores = quota.cpu(1, quota.cpu_quota(), quota.own_affinity()).threads
+        own = arguments.environment(settings, scratch, _checked(settings), cores)
         return asyncio.run(_watch(settings, {**own, FOLDER_VARIABLE: str(scratch / "model")}))
     except model.UnservableError as error:
         reason = one_line(str(error))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from runtimes.gpus import Gpu
 from runtimes.interface.settings import KEEP_ALIVE_S
-from runtimes.selection import SEQUENCES_CPU, SEQUENCES_GPU
+from runtimes.selection import LOADED_FACTOR, SEQUENCES_CPU, SEQUENCES_GPU
 from runtimes.vllm.model import Served, UnservableError
 from runtimes.vllm.settings import VllmSettings
 
@@ -39,6 +39,8 @@ OWNED = frozenset(
 _GIB = 1 << 30
 _SMALL_GPU_BYTES = 25 * _GIB
 _BFLOAT16_FROM = 8.0  # compute capability
+_CACHE_BYTES = _GIB  # of keys and values without a GPU; more where the pod has more memory than it is planned with
+_PROCESSES_BYTES = 4 * _GIB  # three processes of vLLM, and the files that they have read, which count as the pod's
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM has kernels for
 
 
@@ -60,8 +62,24 @@ def adapters_at_once(settings: VllmSettings, gpus: Sequence[Gpu]) -> int:
     return min(most, len(settings.adapters))
 
 
-def flags(settings: VllmSettings, served: Served, gpus: Sequence[Gpu], ranks: Sequence[int] = ()) -> list[str]:
-    """All flags of `vllm serve`; UnservableError where they can't go together. ``ranks`` are the adapters'."""
+def cache_bytes(memory_limit: int | None, weights_bytes: int) -> int:
+    """Memory for keys and values without a GPU. By itself vLLM would take nearly all that its pod has, for one of its
+    three processes. 5 GiB and small weights: 1 GiB."""
+    if memory_limit is None:
+        return _CACHE_BYTES
+    left = memory_limit - _PROCESSES_BYTES - LOADED_FACTOR * weights_bytes
+    return max(_CACHE_BYTES // 4, left)
+
+
+def flags(
+    settings: VllmSettings,
+    served: Served,
+    gpus: Sequence[Gpu],
+    ranks: Sequence[int] = (),
+    cache_bytes: int = _CACHE_BYTES,
+) -> list[str]:
+    """All flags of `vllm serve`; UnservableError where they can't go together. ``ranks`` are the adapters',
+    ``cache_bytes`` counts without a GPU."""
     _check(settings, gpus)
     stated: dict[str, object] = {
         "--model": served.weights,
@@ -87,15 +105,15 @@ def flags(settings: VllmSettings, served: Served, gpus: Sequence[Gpu], ranks: Se
         words.append("--enable-prefix-caching" if kept else "--no-enable-prefix-caching")
     if not gpus:
         words.append("--enforce-eager")  # compiling for a CPU takes minutes and a compiler in the image
+        words += ["--kv-cache-memory-bytes", str(cache_bytes)]
     return [*words, *_adapters(settings, gpus, ranks), *settings.own_flags]
 
 
-def environment(settings: VllmSettings, scratch: Path, gpus: Sequence[Gpu]) -> dict[str, str]:
-    """Of vLLM's processes: nothing is sent to anybody, nothing is written but below ``scratch``."""
+def environment(settings: VllmSettings, scratch: Path, gpus: Sequence[Gpu], cores: int = 1) -> dict[str, str]:
+    """Of vLLM's processes: nothing is sent to anybody, nothing is written but below ``scratch``. ``cores`` is the CPU
+    quota, whole."""
     folder = str(scratch)
-    # Without a GPU there is no compiler either, and the first request that needs one would end the engine.
-    eager = {} if gpus else {"TORCHDYNAMO_DISABLE": "1"}
-    return eager | {
+    return ({} if gpus else _without_gpus(cores)) | {
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
         "HF_HUB_OFFLINE": "1",
@@ -110,6 +128,14 @@ def environment(settings: VllmSettings, scratch: Path, gpus: Sequence[Gpu]) -> d
         "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": str(KEEP_ALIVE_S),
         "VLLM_MAX_N_SEQUENCES": str(sequences(settings, gpus)),  # answers to one request can't be more than run at once
     }
+
+
+def _without_gpus(cores: int) -> dict[str, str]:
+    """No compiler is there either, and the first request that needs one would end the engine. vLLM would bind its
+    threads to the node's first cores, which every pod's would share, whatever their quotas; one core is left for what
+    schedules and answers."""
+    threads = str(max(1, cores - 1))
+    return {"TORCHDYNAMO_DISABLE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": threads}
 
 
 def _check(settings: VllmSettings, gpus: Sequence[Gpu]) -> None:

@@ -63,6 +63,11 @@ def joined(served: Served, into: Path) -> Served:
     return Served(into, into, served.task)
 
 
+def size_bytes(served: Served) -> int:
+    """Of the files with the weights."""
+    return sum(file.stat().st_size for file in served.weights.iterdir() if file.is_file())
+
+
 def adapter_rank(folder: Path) -> int:
     """The rank of a LoRA adapter."""
     try:

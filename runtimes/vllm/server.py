@@ -20,7 +20,7 @@ from typing import Any
 import orjson
 import uvloop
 
-from runtimes import gpus, jsonlog
+from runtimes import gpus, jsonlog, quota
 from runtimes.interface.drain import finish_s
 from runtimes.interface.serving import HttpProtocol
 from runtimes.termination import EXIT_FAILED
@@ -38,7 +38,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     served = model.joined(model.read(settings.model), Path(os.environ[FOLDER_VARIABLE]))
     ranks = [model.adapter_rank(adapter.folder) for adapter in settings.adapters]
-    words = arguments.flags(settings, served, gpus.found(), ranks)
+    cache = arguments.cache_bytes(quota.memory_limit(), model.size_bytes(served))
+    words = arguments.flags(settings, served, gpus.found(), ranks, cache)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_serve(settings, words))

@@ -27,7 +27,7 @@ def vllm(folder: Path, *flags: str, model: str = "model", adapter: bool = False)
     """vLLM on one of the tiny models; it may not be ready yet."""
     made = llm()
     words = ["--model", str(made / model), *([f"--adapter=tuned={made / 'adapter'}"] if adapter else []), *flags]
-    own = {"VLLM_CPU_KVCACHE_SPACE": "1", "CXX": "/nowhere/g++", "CC": "/nowhere/gcc"}  # no compiler, as in the image
+    own = {"CXX": "/nowhere/g++", "CC": "/nowhere/gcc"}  # no compiler, as in the image
     with _serve(environments.vllm_python(), "runtimes.vllm", folder, words, own) as runtime:
         yield runtime
 
@@ -44,16 +44,17 @@ def triton(model: Path, folder: Path, *flags: str) -> Iterator[Runtime]:
 @functools.cache
 def llm() -> Path:
     """The tiny models for vLLM."""
-    return _made(environments.vllm_python(), "tiny_llm.py")
+    return made(environments.vllm_python(), "tiny_llm.py")
 
 
 @functools.cache
 def networks() -> Path:
     """The tiny networks, a folder each."""
-    return _made(environments.triton_python(), "tiny_networks.py")
+    return made(environments.triton_python(), "tiny_networks.py")
 
 
-def _made(python: Path, script: str) -> Path:
+def made(python: Path, script: str) -> Path:
+    """The folder that one of the scripts here filled, for this run of the tests."""
     folder = Path(tempfile.mkdtemp(prefix="knobless-models-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     environments.run(python, script, folder)

@@ -156,6 +156,27 @@ def test_a_pod_asks_for_a_fifth_of_its_cpu_and_for_all_of_its_memory(cpu: str, a
         assert container["resources"]["limits"]["memory"] == "3Gi"
 
 
+@pytest.mark.parametrize(
+    ("card", "shared"),
+    [
+        (CARD, None),
+        (Card("transformers", pyfunc=True, task="llm/v1/chat", size_bytes=300_000), "1Gi"),
+        (Card("onnx", pyfunc=False, takes="tensors", stored="onnx", size_bytes=300_000), "1Gi"),
+    ],
+    ids=["mlflow", "vllm", "triton"],
+)
+def test_an_engine_whose_processes_share_memory_has_more_of_it_than_a_pod_has_by_itself(
+    card: Card, shared: str | None
+) -> None:
+    spec = spec_of()
+    model = ServedModel("models:/wine/1", "1", "ab" * 32, IMAGE, IMAGE, select(card, wish_of(spec)))
+    pod = rendered(spec, model)["spec"]["podTemplate"]["spec"]
+    paths = {mount["name"]: mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
+    memory = [each["emptyDir"]["sizeLimit"] for each in pod["volumes"] if each["emptyDir"].get("medium") == "Memory"]
+    assert memory == ([shared] if shared else [])
+    assert paths.get("shm") == ("/dev/shm" if shared else None)
+
+
 def test_the_own_team_and_the_invited_ones_may_call() -> None:
     obj = rendered(spec_of("access: {teams: [zeta, beta]}"))
     assert obj["spec"]["access"]["teams"] == ["alpha", "beta", "zeta"]

@@ -21,7 +21,7 @@ from runtimes.interface.serving import listener
 from runtimes.jsonlog import JsonFormatter, request_id
 from runtimes.mlflow.fleet import predictor_environment
 from runtimes.mlflow.settings import parse_settings
-from runtimes.quota import cpu, cpu_quota
+from runtimes.quota import cpu, cpu_quota, memory_limit
 from runtimes.termination import one_line, reason_of, write_reason
 
 # Media.
@@ -236,6 +236,26 @@ V1 = {"/proc/self/cgroup": "11:memory:/docker/x\n4:cpu,cpuacct:/docker/x\n"}
 )
 def test_the_quota_is_read_in_both_cgroup_layouts(files: dict[str, str], quota: float | None) -> None:
     assert cpu_quota(files.get) == quota
+
+
+V1_MEMORY = {"/proc/self/cgroup": "4:memory:/pod/x\n2:cpu:/pod/x\n0::/\n"}
+V1_LIMIT = "/sys/fs/cgroup/memory/memory.limit_in_bytes"
+
+
+@pytest.mark.parametrize(
+    ("files", "limit"),
+    [
+        ({"/proc/self/cgroup": "0::/\n", "/sys/fs/cgroup/memory.max": "5368709120\n"}, 5 << 30),
+        ({"/proc/self/cgroup": "0::/\n", "/sys/fs/cgroup/memory.max": "max\n"}, None),
+        ({"/proc/self/cgroup": "0::/a\n", "/sys/fs/cgroup/a/memory.max": "9\n", "/sys/fs/cgroup/memory.max": "8\n"}, 8),
+        ({**V1_MEMORY, V1_LIMIT: "5368709120\n"}, 5 << 30),
+        ({**V1_MEMORY, V1_LIMIT: "9223372036854771712\n"}, None),
+        ({**V1_MEMORY, "/sys/fs/cgroup/memory/pod/x/memory.limit_in_bytes": "7\n", V1_LIMIT: "9\n"}, 7),
+        ({}, None),
+    ],
+)
+def test_the_memory_limit_is_read_in_both_cgroup_layouts(files: dict[str, str], limit: int | None) -> None:
+    assert memory_limit(files.get) == limit
 
 
 @pytest.mark.parametrize(

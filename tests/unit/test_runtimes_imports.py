@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from stacks import images
+
 ROOT = Path(__file__).parents[2]
 MODEL_SIDE = ("runtimes.mlflow.worker", "runtimes.mlflow.model", "runtimes.fetch")
 
@@ -85,6 +87,23 @@ def test_the_interface_fits_beside_any_engine_s_pins() -> None:
 @pytest.mark.parametrize("module", ["runtimes.digest", "runtimes.images"])
 def test_what_the_command_line_uses_is_of_the_standard_library(module: str) -> None:
     assert reached(module)[1] == set()
+
+
+ENTRANCES = {
+    images.FETCH: ["fetch"],
+    images.PROXY: ["proxy.__main__"],
+    images.TRITON: ["triton.__main__", "triton.arrange", "triton.python_model"],
+    images.VLLM: ["vllm.__main__", "vllm.server", "vllm.middleware"],
+}
+
+
+@pytest.mark.parametrize("image", ENTRANCES)
+def test_all_of_ours_that_an_image_s_processes_import_goes_into_it(image: str) -> None:
+    given = [ROOT / each for each in images.OWN[image].inputs]
+    for module in {each for name in ENTRANCES[image] for each in reached(f"runtimes.{name}")[0]}:
+        path = ROOT / Path(*module.split("."))
+        file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        assert any(each in (file, *file.parents) for each in given), f"{module} is imported and not in the image"
 
 
 def test_nothing_imports_the_control_plane() -> None:

@@ -9,6 +9,8 @@ import pytest
 
 from runtimes import gpus
 from runtimes.gpus import Gpu
+from runtimes.selection import Wish, select
+from runtimes.selection_card import Card
 from runtimes.vllm import arguments, model
 from runtimes.vllm.model import Served, UnservableError
 from runtimes.vllm.settings import Adapter, VllmSettings, parse_settings
@@ -73,6 +75,34 @@ def test_without_a_gpu_nothing_is_compiled_and_on_an_old_one_numbers_are_halved(
     assert "--enforce-eager" not in flags(H100)
     assert value(flags(T4), "--dtype") == "half"
     assert "--dtype" not in flags(H100)
+
+
+@pytest.mark.parametrize(
+    ("limit", "weights", "cache"),
+    [(5 * GIB, 0, GIB), (5 * GIB + 3 * GIB // 2, GIB // 2, GIB), (16 * GIB, GIB, 9 * GIB), (3 * GIB, 0, GIB // 4),
+     (None, 7 * GIB, GIB)],
+)  # fmt: skip
+def test_the_cache_without_a_gpu_is_what_the_pod_s_memory_leaves(limit: int | None, weights: int, cache: int) -> None:
+    assert arguments.cache_bytes(limit, weights) == cache
+
+
+def test_a_pod_as_it_is_planned_has_a_cache_of_a_gib_whatever_the_model() -> None:
+    for weights in (300_000, 500 << 20, 7 * GIB):
+        card = Card("transformers", pyfunc=True, task=model.CHAT, size_bytes=weights)
+        planned = select(card, Wish(gpus=0)).memory_bytes
+        assert GIB <= arguments.cache_bytes(planned, weights) < 1.5 * GIB
+
+
+def test_the_size_of_the_cache_is_vllm_s_own_word_on_a_gpu_only() -> None:
+    assert value(arguments.flags(settings(), CHAT, (), cache_bytes=GIB), "--kv-cache-memory-bytes") == str(GIB)
+    assert "--kv-cache-memory-bytes" not in flags(H100)
+
+
+@pytest.mark.parametrize(("cores", "threads"), [(1, "1"), (2, "1"), (8, "7")])
+def test_without_a_gpu_threads_follow_the_quota_and_are_bound_to_no_core(cores: int, threads: str) -> None:
+    own = arguments.environment(settings(), Path("/s"), (), cores)
+    assert (own["OMP_NUM_THREADS"], own["VLLM_CPU_OMP_THREADS_BIND"]) == (threads, "nobind")
+    assert "OMP_NUM_THREADS" not in arguments.environment(settings(), Path("/s"), (H100,), cores)
 
 
 @pytest.mark.parametrize(("found", "at_once"), [((), "2"), ((T4,), "4"), ((H100,), "6")])
