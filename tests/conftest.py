@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 DESTRUCTIVE = "destructive"
 SLOW = [Path(__file__).parent / folder for folder in ("properties", "scenarios")]
 OWN_NODES = ("test_node.py", "test_context_cluster.py", "test_platform_down_all.py", "test_platform_life.py")
-ON_THE_SUITE = ("test_platform_", "test_controllers_", "test_learning_")
+ON_THE_SUITE = ("test_platform_", "test_controllers_", "test_engines_", "test_learning_")
 
 
 # A busy machine is slow, not wrong.
