@@ -18,7 +18,7 @@ from typing import Any
 
 import mlflow
 
-from runtimes.mlflow import unread
+from runtimes.mlflow import own_code, unread
 from runtimes.mlflow.calling import Caller
 from runtimes.mlflow.calls import Request, UnsplittableError
 from runtimes.mlflow.errors import MODEL_FAILED, RefusedError
@@ -59,6 +59,7 @@ class LoadedModel:
         # On an array scikit-learn misses the names that the plan has already put in order.
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
         self._pyfunc: Any = mlflow.pyfunc.load_model(str(folder), suppress_warnings=True)
+        own_code.check(self._pyfunc)
         _limit_threads(self._pyfunc)
         metadata = self._pyfunc.metadata
         self.about = _about(metadata)

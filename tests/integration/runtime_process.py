@@ -144,8 +144,8 @@ class Runtime:
 
 
 @contextlib.contextmanager
-def serve(model: str, folder: Path, *flags: str) -> Iterator[Runtime]:
-    """A server for this model; it may not be ready yet, or ever."""
+def serve(model: str | Path, folder: Path, *flags: str) -> Iterator[Runtime]:
+    """A server for this model, one of the tests' or a folder; it may not be ready yet, or ever."""
     command = ["runtimes.mlflow", "--model", str(models() / model), "--model-python", str(model_python())]
     with process_of_ours(folder, [*command, *flags]) as runtime:
         yield runtime

@@ -44,17 +44,16 @@ def triton(model: Path, folder: Path, *flags: str) -> Iterator[Runtime]:
 @functools.cache
 def llm() -> Path:
     """The tiny models for vLLM."""
-    return made(environments.vllm_python(), "tiny_llm.py")
+    return _made(environments.vllm_python(), "tiny_llm.py")
 
 
 @functools.cache
 def networks() -> Path:
     """The tiny networks, a folder each."""
-    return made(environments.triton_python(), "tiny_networks.py")
+    return _made(environments.triton_python(), "tiny_networks.py")
 
 
-def made(python: Path, script: str) -> Path:
-    """The folder that one of the scripts here filled, for this run of the tests."""
+def _made(python: Path, script: str) -> Path:
     folder = Path(tempfile.mkdtemp(prefix="knobless-models-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     environments.run(python, script, folder)
