@@ -11,6 +11,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from spec import names
 from spec.quantities import Cpu, Memory
 from spec.reading import Allowed, SpecModel, echo, refused
 
@@ -22,7 +23,6 @@ PROXY_MEMORY: Final = Memory(384 * 1024**2)
 IMAGE_PARALLELISM: Final = 8  # first limit of a container that declares none: a guess that hurts few
 HEALTH: Final = {"mlflow": "/health", "v2": "/v2/health/ready", "openai": "/health"}
 PATHS_MOST: Final = 32
-_PATH = re.compile(r"/(?:[A-Za-z0-9._~!$&'()*+,;=:@-]+(?:/[A-Za-z0-9._~!$&'()*+,;=:@-]+)*)?")
 _FOLDER = re.compile(r"(?:/[A-Za-z0-9._-]+)+")
 _OURS: Final = ("/ping", "/health", "/live", "/version", "/metrics")  # the interface answers these itself
 _NO_FOLDERS: Final = ("/proc", "/sys", "/etc", "/bin", "/sbin", "/usr", "/lib", "/lib64", "/tmp")
@@ -41,8 +41,8 @@ def _check_port(port: int) -> int:
 
 
 def _check_path(path: str) -> str:
-    if not _PATH.fullmatch(path) or len(path) > 256:
-        raise refused(f"{echo(path)} is no path: it begins with / and has no ? and no #")
+    if not re.fullmatch(names.URL_PATH, path) or len(path) > names.URL_PATH_MAX:
+        raise refused(f"{echo(path)} is no path: it begins with /, no segment is empty or only dots, no ? # %")
     return path
 
 
@@ -50,6 +50,13 @@ def _check_own_path(path: str) -> str:
     if path in _OURS:
         raise refused(f"{path} is answered by the platform's interface: the container's health path is `health`")
     return _check_path(path)
+
+
+def _check_each_once(paths: tuple[str, ...]) -> tuple[str, ...]:
+    twice = next((path for path in paths if paths.count(path) > 1), None)
+    if twice is not None:
+        raise refused(f"{twice} stands there twice")
+    return paths
 
 
 def _check_folder(folder: str) -> str:
@@ -63,7 +70,11 @@ def _as_tuple(value: object) -> object:
 
 
 Path = Annotated[str, AfterValidator(_check_path)]
-OwnPaths = Annotated[tuple[Annotated[str, AfterValidator(_check_own_path)], ...], BeforeValidator(_as_tuple)]
+OwnPaths = Annotated[
+    tuple[Annotated[str, AfterValidator(_check_own_path)], ...],
+    AfterValidator(_check_each_once),
+    BeforeValidator(_as_tuple),
+]
 Folders = Annotated[tuple[Annotated[str, AfterValidator(_check_folder)], ...], BeforeValidator(_as_tuple)]
 
 

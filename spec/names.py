@@ -47,6 +47,11 @@ MANAGER_CONTROL: Final = "knobless-control"
 PORT_HEALTH: Final = "health"
 TARGETS_PATH: Final = "/targets"  # of the controllers: the pods that Prometheus is to read
 
+# A URL's path as a file declares it: as it is sent, so nothing is encoded, and no segment is empty or of dots alone.
+_SEGMENT: Final = r"\.*[A-Za-z0-9_~!$&'()*+,;=:@-][A-Za-z0-9._~!$&'()*+,;=:@-]*"
+URL_PATH: Final = rf"/(?:{_SEGMENT}(?:/{_SEGMENT})*)?"
+URL_PATH_MAX: Final = 256
+
 PROJECT: Final = "knobless"
 STACKS_FOLDER: Final = "stacks"
 ENDPOINTS_FOLDER: Final = "endpoints"

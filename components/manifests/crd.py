@@ -26,6 +26,7 @@ from components.manifests.schema import (
     words,
 )
 from spec import names
+from spec.container import PATHS_MOST
 
 PHASES: Final = ("Starting", "Ready", "Serving", "Draining", "Held", "Failed")
 TEAMS_MOST: Final = 64
@@ -57,6 +58,7 @@ def _spec() -> Schema:
             deadlineMs=whole(1, 297_000),
             queueMax=whole(0, CONCURRENCY_MOST),
             queueTimeoutMs=whole(0, 297_000),
+            paths=words(text(longest=names.URL_PATH_MAX, pattern=f"^{names.URL_PATH}$"), most=PATHS_MOST),
         ),
         latency=record(("p95Ms",), p95Ms=whole(1, 297_000)),
         access=record(("teams",), teams=words(label(longest=names.TEAM_MAX), most=TEAMS_MOST, least=1)),

@@ -60,6 +60,7 @@ def pod_template(spec: EndpointSpec, served: Served, model_registry: str, rollou
 
 def _spec(spec: EndpointSpec, served: Served, model_registry: str, rollout: Rollout) -> Manifest:
     latency = {"latency": {"p95Ms": spec.latency.p95_ms}} if spec.latency is not None else {}
+    paths = {"paths": list(spec.container.paths)} if spec.container is not None and spec.container.paths else {}
     return {
         "team": spec.team,
         "model": {"uri": served.uri, "version": served.version, "sha256": served.sha256},
@@ -70,6 +71,7 @@ def _spec(spec: EndpointSpec, served: Served, model_registry: str, rollout: Roll
             "deadlineMs": spec.deadline_ms,
             "queueMax": spec.queue_max,
             "queueTimeoutMs": spec.queue_timeout_ms,
+            **paths,
         },
         "access": {"teams": list(spec.allowed_teams)},
         "rollout": {"holdS": rollout.hold_s, "startTimeoutS": rollout.start_timeout_s},

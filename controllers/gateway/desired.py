@@ -18,7 +18,8 @@ ROUTES: Final = "routes"  # endpoint -> back end/longest queue/deadline in ms
 KEYS: Final = "keys"  # SHA-256 of a key, in capitals -> team
 ACCESS: Final = "access"  # SHA-256/endpoint -> 1
 MODELS: Final = "models"  # team -> the first endpoint that it may call, team/endpoint -> the next
-MAPS: Final = (ROUTES, ACCESS, KEYS, MODELS)
+PATHS: Final = "paths"  # endpoint/path -> 1, for each path that its file declares
+MAPS: Final = (ROUTES, ACCESS, KEYS, MODELS, PATHS)
 WAITS: Final = "waits"  # back end -> seconds until a slot is free; measured, not desired, so not among MAPS
 NOWHERE: Final = "none"  # the back end without servers: 503
 
@@ -99,6 +100,7 @@ def desired(snapshot: Snapshot, assignment: Assignment, live: Mapping[str, str])
         KEYS: {key.digest: key.team for key in snapshot.keys},
         ACCESS: {f"{digest}/{endpoint}": "1" for digest, endpoint in snapshot.access},
         MODELS: chains(snapshot),
+        PATHS: {f"{each.name}{path}": "1" for each in snapshot.endpoints for path in each.declared.paths},
     }
     return Desired(servers, maps, owners)
 

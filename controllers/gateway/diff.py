@@ -17,6 +17,7 @@ from controllers.gateway.desired import (
     KEYS,
     MAPS,
     MODELS,
+    PATHS,
     ROUTES,
     Desired,
     Live,
@@ -180,15 +181,22 @@ def _map(name: str, wanted: Mapping[str, str], held: Mapping[str, str], *, damag
     come, go = (Stage.ROUTE, Stage.UNROUTE) if name == ROUTES else (Stage.ADMIT, Stage.DISMISS)
     for verb, keys in (("add", added), ("set", changed)):
         for key in keys:
-            command = Command(f"{verb} map {map_file(name)} {key} {wanted[key]}")
+            command = Command(f"{verb} map {map_file(name)} {_escaped(key)} {wanted[key]}")
             yield Step(come, _owner(name, key), (command,), entry=Entry(name, key, wanted[key]))
     for key in gone:
-        command = Command(f"del map {map_file(name)} {key}")
+        command = Command(f"del map {map_file(name)} {_escaped(key)}")
         yield Step(go, _owner(name, key), (command,), entry=Entry(name, key, None))
 
 
+def _escaped(key: str) -> str:
+    """A path may have the character that ends a command."""
+    return key.replace(";", r"\;")
+
+
 def _owner(name: str, key: str) -> str:
-    """A route belongs to its endpoint; an access entry is `digest/endpoint`; a team's chain to nobody."""
+    """Routes are an endpoint's, as are entries `digest/endpoint` and `endpoint/path`; a team's chain is nobody's."""
     if name == MODELS:
         return name
+    if name == PATHS:
+        return key.partition("/")[0]
     return key.rpartition("/")[2] if name == ACCESS else key

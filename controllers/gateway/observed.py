@@ -78,6 +78,7 @@ class Declared:
     deadline_ms: int
     queue_max: int
     queue_timeout_ms: int
+    paths: frozenset[str]  # that pass beside those that every endpoint has
     recorded_backends: Mapping[str, str]  # what the gateway last wrote into the status
     recorded_traffic: str | None
 
@@ -155,6 +156,7 @@ def _declared(obj: Object) -> Declared:
         deadline_ms=_number(routing, "deadlineMs", 1, "spec.routing", _DEADLINE_MAX_MS),
         queue_max=_number(routing, "queueMax", 0, "spec.routing"),
         queue_timeout_ms=_number(routing, "queueTimeoutMs", 1, "spec.routing"),
+        paths=_paths(routing),
         recorded_backends={str(k): str(v) for k, v in _mapping(gateway, "backends", {}).items()},
         recorded_traffic=_optional(gateway.get("trafficRevision")),
     )
@@ -180,6 +182,16 @@ def _teams(spec: Object) -> frozenset[str]:
     if bad:
         raise FaultError("InvalidSpec", f"spec.access.teams: {bad[0]!r} can't name a team")
     return frozenset(teams)
+
+
+def _paths(routing: Object) -> frozenset[str]:
+    paths = routing.get("paths") or []
+    if not isinstance(paths, list):
+        raise FaultError("InvalidSpec", f"spec.routing.paths: a list is needed, {type(paths).__name__} found")
+    for path in paths:
+        if not isinstance(path, str) or len(path) > names.URL_PATH_MAX or not re.fullmatch(names.URL_PATH, path):
+            raise FaultError("InvalidSpec", f"spec.routing.paths: {str(path)[: names.URL_PATH_MAX]!r} is no path")
+    return frozenset(paths)
 
 
 def _optional(value: Any) -> str | None:

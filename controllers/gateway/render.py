@@ -13,7 +13,18 @@ from typing import Final
 from controllers.gateway import access_log, answers, openai, retries, shapes
 from controllers.gateway.assignment import spares
 from controllers.gateway.backlog import JITTER_S, WAIT_MIN_S
-from controllers.gateway.desired import ACCESS, KEYS, MAPS, NOWHERE, ROUTES, WAITS, Desired, Target, map_file
+from controllers.gateway.desired import (
+    ACCESS,
+    KEYS,
+    MAPS,
+    NOWHERE,
+    PATHS,
+    ROUTES,
+    WAITS,
+    Desired,
+    Target,
+    map_file,
+)
 from controllers.gateway.settings import Settings
 
 PREFIX: Final = "serving-endpoints"
@@ -183,13 +194,14 @@ def _admission(settings: Settings) -> Iterable[str]:
     yield f"http-request set-var(txn.endpoint) path,field(3,/) if {{ path_beg /{PREFIX}/ }}"
     yield "http-request set-var(txn.part) path,field(4,/,0)"
     yield from answers.refuse(answers.NO_PATH, "!{ var(txn.endpoint) -m found }")
-    paths = " ".join((*POST_PATHS, *GET_PATHS))
-    unknown = f"!{{ var(txn.part) -m str {paths} v2 }} !{{ var(txn.part) -m reg {_PROTOCOL_PATHS} }}"
-    yield from answers.refuse(answers.NO_PATH, unknown)
     yield f"http-request set-var(txn.route) var(txn.endpoint),map({map_file(ROUTES)})"
     yield from answers.refuse(answers.NO_ENDPOINT, "!{ var(txn.route) -m found }")
     allowed = f"{{ var(txn.key),concat(/,txn.endpoint),map({map_file(ACCESS)}) -m found }}"
     yield from answers.refuse(answers.PERMISSION_DENIED, f"!{allowed}")
+    paths = " ".join((*POST_PATHS, *GET_PATHS))
+    unknown = f"!{{ var(txn.part) -m str {paths} v2 }} !{{ var(txn.part) -m reg {_PROTOCOL_PATHS} }}"
+    undeclared = f"!{{ path,field(3,/,0),map({map_file(PATHS)}) -m found }}"
+    yield from answers.refuse(answers.NO_PATH, f"{unknown} {undeclared}")
     yield from _methods()
     too_large = answers.too_large(settings.body_max_bytes)
     yield from answers.refuse(too_large, f"{{ req.body_size gt {settings.body_max_bytes} }}")

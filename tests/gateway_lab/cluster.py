@@ -31,6 +31,7 @@ def endpoint_object(
     deadline_ms: int = 10_000,
     queue_max: int = 100,
     queue_timeout_ms: int = 5000,
+    paths: Iterable[str] = (),
     traffic: str | None = None,
     revisions: Iterable[str] = (),
     limits: dict[str, int] | None = None,
@@ -52,7 +53,12 @@ def endpoint_object(
             "team": team,
             "runtime": {"name": "mlflow", "initialLimit": limit},
             "concurrency": {"min": 1, "max": maximum},
-            "routing": {"deadlineMs": deadline_ms, "queueMax": queue_max, "queueTimeoutMs": queue_timeout_ms},
+            "routing": {
+                "deadlineMs": deadline_ms,
+                "queueMax": queue_max,
+                "queueTimeoutMs": queue_timeout_ms,
+                **({"paths": list(paths)} if paths else {}),
+            },
             "access": {"teams": sorted({team, *teams})},
         },
         "status": {

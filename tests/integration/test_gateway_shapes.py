@@ -21,6 +21,7 @@ pytestmark = pytest.mark.process
 REV = revision("iris")
 PARTS = {
     "invocations": Api.MLFLOW,
+    "generate": Api.MLFLOW,
     "v1/chat/completions": Api.OPENAI,
     "v2/models/iris/infer": Api.V2,
 }
@@ -35,7 +36,7 @@ async def running(tmp_path: Path) -> AsyncIterator[Gateway]:
 @pytest.fixture
 async def pod(running: Gateway) -> Pod:
     found = await running.pod(f"{REV}-a")
-    await serving(running, [found], deadline_ms=300, limit=1, queue_max=1)
+    await serving(running, [found], deadline_ms=300, limit=1, queue_max=1, paths=["/generate"])
     return found
 
 
@@ -74,7 +75,7 @@ async def test_what_goes_wrong_behind_the_gateway_has_the_shape_of_its_path(
 ) -> None:
     gate = Gate()
     pod = await running.pod(f"{REV}-a", gate)
-    await serving(running, [pod], deadline_ms=600, limit=1, queue_max=1)
+    await serving(running, [pod], deadline_ms=600, limit=1, queue_max=1, paths=["/generate"])
     late = asyncio.create_task(running.client().call(part=part))
     await until(lambda: pod.in_flight == 1)
     refused, given_up = await asyncio.gather(*(running.client().call(part=part) for _ in range(2)))

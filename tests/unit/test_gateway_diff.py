@@ -115,6 +115,16 @@ def test_each_step_names_the_endpoint_whose_failure_it_would_be() -> None:
     assert {step.owner for step in diff(desired, Live(1))} == {"iris"}
 
 
+def test_a_path_is_its_endpoints_and_no_character_of_it_ends_a_command() -> None:
+    live = Live(1, maps=maps(paths={"rose/c;d": "1"}))
+    steps = diff(Desired(maps=maps(paths={"iris/a;b/c": "1"})), live)
+    told = [(step.owner, [each.text for each in step.action]) for step in steps if not isinstance(step.action, Swap)]
+    assert told == [
+        ("iris", [r"add map paths.map iris/a\;b/c 1"]),
+        ("rose", [r"del map paths.map rose/c\;d"]),
+    ]
+
+
 def test_keys_change_in_one_transaction() -> None:
     desired = Desired(maps=maps(keys={"AB": "alpha"}))
     assert diff(desired, Live(1)) == (Step(Stage.ADMIT, KEYS, Swap(KEYS, {"AB": "alpha"})),)

@@ -33,13 +33,14 @@ def pod(name: str) -> FakePod:
 
 
 def test_a_good_object_becomes_its_facts() -> None:
-    said = read_endpoint(endpoint_object(teams=["beta"], limits={REV: 7}, queue_max=3, deadline_ms=2500))
+    said = read_endpoint(endpoint_object(teams=["beta"], limits={REV: 7}, queue_max=3, deadline_ms=2500, paths=["/a"]))
     assert isinstance(said, Declared)
     assert said.identity == Identity("team-alpha", "iris")
     assert said.teams == {"alpha", "beta"}
     assert said.traffic_revision == REV
     assert (said.limits, said.initial_limit, said.concurrency_max) == ({REV: 7}, 4, 1000)
     assert (said.queue_max, said.queue_timeout_ms, said.deadline_ms) == (3, 5000, 2500)
+    assert said.paths == {"/a"}
 
 
 @pytest.mark.parametrize(
@@ -55,6 +56,11 @@ def test_a_good_object_becomes_its_facts() -> None:
         ("spec.routing.deadlineMs", 0, "spec.routing.deadlineMs is 0"),
         ("spec.routing.queueMax", -1, "spec.routing.queueMax is -1"),
         ("spec.routing.queueTimeoutMs", 0, "spec.routing.queueTimeoutMs is 0"),
+        ("spec.routing.paths", "/generate", "spec.routing.paths: a list is needed, str found"),
+        ("spec.routing.paths", ["/generate", 7], "spec.routing.paths: '7' is no path"),
+        ("spec.routing.paths", ["/a 1\ndel map keys.map"], "is no path"),
+        ("spec.routing.paths", ["/a/.."], "spec.routing.paths: '/a/..' is no path"),
+        ("spec.routing.paths", ["/" + "a" * 256], "is no path"),
         ("spec.access.teams", [], "at least one team"),
         ("spec.access.teams", ["a b"], "can't name a team"),
         ("spec.access.teams", "alpha", "a list"),

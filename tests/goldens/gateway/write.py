@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from controllers.gateway import render
-from controllers.gateway.desired import ACCESS, KEYS, MODELS, ROUTES, Desired, Target
+from controllers.gateway.desired import ACCESS, KEYS, MODELS, PATHS, ROUTES, Desired, Target
 from controllers.gateway.settings import QueueClass, Settings
 
 HERE = Path(__file__).resolve().parent
@@ -26,6 +26,7 @@ DESIRED = Desired(
         KEYS: {"AB" * 32: "alpha"},
         ACCESS: {f"{'AB' * 32}/iris": "1"},
         MODELS: {"alpha": "iris"},
+        PATHS: {"tulip/generate": "1"},
     },
 )
 
