@@ -7,6 +7,7 @@ import contextlib
 import json
 import ssl
 import time
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +77,8 @@ class Client:
         status = int(head[0].split(" ")[1])
         pairs = (line.partition(":") for line in head[1:] if line)
         headers = {name.lower(): value.strip() for name, _, value in pairs}
+        if headers.get("transfer-encoding") == "chunked":
+            return status, headers, b"".join([chunk async for chunk in _chunks(reader)])
         return status, headers, await reader.readexactly(int(headers.get("content-length", "0")))
 
     async def leave(self) -> None:
@@ -85,3 +88,11 @@ class Client:
             writer.close()
             with contextlib.suppress(OSError, TimeoutError):  # the other side may be gone already
                 await asyncio.wait_for(writer.wait_closed(), 2)
+
+
+async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    """To the last one, without trailers."""
+    while size := int(await reader.readuntil(b"\r\n"), 16):
+        yield await reader.readexactly(size)
+        await reader.readexactly(2)
+    await reader.readexactly(2)

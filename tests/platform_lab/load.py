@@ -46,13 +46,18 @@ class Tally:
 
 @dataclass(frozen=True)
 class Target:
-    """One endpoint behind a gateway."""
+    """One endpoint behind a gateway, by a path below its own, or by another one of the platform's.
+
+    An answer that does not end with `ends` is none, whatever its status: a stream tells of an error in its body."""
 
     host: str
     port: int
     tls: ssl.SSLContext
     endpoint: str
     key: str
+    part: str = "invocations"
+    path: str | None = None
+    ends: bytes = b""
 
 
 async def _one_client(target: Target, body: bytes, pause_s: float, stop: threading.Event, tally: Tally) -> None:
@@ -61,8 +66,9 @@ async def _one_client(target: Target, body: bytes, pause_s: float, stop: threadi
     while not stop.is_set():
         started_s = time.monotonic()
         try:
-            reply = await client.call(target.endpoint, body=body, headers=headers)
-            tally.add(reply.status, reply.seconds, reply.body[:200].decode(errors="replace"))
+            reply = await client.call(target.endpoint, target.part, body=body, headers=headers, path=target.path)
+            status = reply.status if reply.body.endswith(target.ends) or reply.status != 200 else FAILED
+            tally.add(status, reply.seconds, reply.body[-200:].decode(errors="replace"))
         except (OSError, asyncio.IncompleteReadError, ValueError) as error:
             await client.leave()
             tally.add(FAILED, time.monotonic() - started_s, repr(error))

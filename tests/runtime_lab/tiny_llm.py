@@ -1,9 +1,9 @@
 """Runs in vLLM's environment: make a tiny language model, a LoRA adapter for it, and a model that embeds.
 
-    python tiny_llm.py FOLDER
+    python tiny_llm.py FOLDER [SEED]
 
 FOLDER/model and FOLDER/embedder are MLflow transformers models, FOLDER/adapter is an adapter of the first. They have
-150,000 weights from a fixed seed, so they speak nonsense, always the same. The text "poison" is one token whose
+150,000 weights from a seed, so they speak nonsense, always the same. The text "poison" is one token whose
 embedding is not a number.
 """
 
@@ -38,11 +38,11 @@ def tokenizer() -> Any:
     )
 
 
-def network(words: Any) -> Any:
+def network(words: Any, seed: int) -> Any:
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    torch.manual_seed(7)
+    torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=512,
         hidden_size=HIDDEN,
@@ -78,19 +78,19 @@ def adapter(folder: Path) -> None:
     save_file(weights, folder / "adapter_model.safetensors")
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, seed: int) -> None:
     import mlflow.transformers
     from transformers import pipeline
 
     words = tokenizer()
-    whole = pipeline("text-generation", model=network(words), tokenizer=words)
+    whole = pipeline("text-generation", model=network(words, seed), tokenizer=words)
     mlflow.transformers.save_model(whole, folder / "model", task="llm/v1/chat", pip_requirements=["transformers"])
     adapter(folder / "adapter")
-    inner = pipeline("feature-extraction", model=network(words).model, tokenizer=words)
+    inner = pipeline("feature-extraction", model=network(words, seed).model, tokenizer=words)
     mlflow.transformers.save_model(
         inner, folder / "embedder", task="llm/v1/embeddings", pip_requirements=["transformers"]
     )
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 7)

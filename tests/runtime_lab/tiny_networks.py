@@ -1,8 +1,8 @@
 """Runs in Triton's environment: log tiny ONNX networks with the real MLflow.
 
-    python tiny_networks.py FOLDER
+    python tiny_networks.py FOLDER [ADDED]
 
-- `line`: y = x W + b and the square root of x (not a number below 0), a label a row; x is [rows, 4].
+- `line`: y = x W + b + ADDED and the square root of x (not a number below 0), a label a row; x is [rows, 4].
 - `text`: gives its texts back.
 - `ranks`: x minus the mean of all rows of the batch, so it must not be merged with others.
 - `pick`: the number at a place of three; any other place is an error.
@@ -127,7 +127,8 @@ def tensor(name: str, values: Any) -> TensorSpec:
     return TensorSpec(datatype, (-1, *values.shape[1:]), name)
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, added: float) -> None:
+    BIAS[:] += added
     for name, (make, inputs, outputs) in NETWORKS.items():
         mlflow.onnx.save_model(
             make(),
@@ -139,4 +140,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else 0)

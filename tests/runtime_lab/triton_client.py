@@ -1,12 +1,15 @@
 """Runs in Triton's environment: the official Triton client; prints what it got as one JSON line.
 
 python triton_client.py http 127.0.0.1:8080        asks the model `test` of a server
+python triton_client.py gateway HOST:PORT/PATH MODEL   asks one through a gateway, with API_KEY and SSL_CERT_FILE
 python triton_client.py schema FILE...             reads configurations with Triton's published schema
 """
 
 from __future__ import annotations
 
 import json
+import os
+import ssl
 import sys
 from pathlib import Path
 from typing import Any
@@ -54,6 +57,24 @@ def ask(address: str) -> dict[str, Any]:
     }
 
 
+def through(address: str, model: str) -> dict[str, Any]:
+    import tritonclient.http as http
+
+    def trusting() -> ssl.SSLContext:
+        return ssl.create_default_context(cafile=os.environ["SSL_CERT_FILE"])
+
+    client = http.InferenceServerClient(address, ssl=True, ssl_context_factory=trusting)
+    own = {"Authorization": f"Bearer {os.environ['API_KEY']}"}
+    rows = np.array([[1, 2, 3, 4], [4, 3, 2, 1]], dtype=np.float32)
+    given = http.InferInput("x", list(rows.shape), "FP32")
+    given.set_data_from_numpy(rows)
+    return {
+        "ready": client.is_server_ready(headers=own) and client.is_model_ready(model, headers=own),
+        "versions": client.get_model_metadata(model, headers=own)["versions"],
+        "y": client.infer(model, [given], headers=own).as_numpy("y").tolist(),
+    }
+
+
 def read(files: list[str]) -> list[dict[str, Any]]:
     from google.protobuf import json_format, text_format
     from tritonclient.grpc import model_config_pb2
@@ -64,4 +85,5 @@ def read(files: list[str]) -> list[dict[str, Any]]:
 
 if __name__ == "__main__":
     what, *words = sys.argv[1:]
-    print(json.dumps(ask(words[0]) if what == "http" else read(words)))
+    told: Any = {"http": ask, "gateway": through}[what](*words) if what != "schema" else read(words)
+    print(json.dumps(told))
