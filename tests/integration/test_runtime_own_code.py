@@ -25,9 +25,7 @@ def customer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.case("runtimes-H6")
-def test_code_at_a_path_of_its_author_s_is_taken_from_the_model_s_folder(
-    customer: Path, tmp_path: Path
-) -> None:
+def test_code_at_a_path_of_its_author_s_is_taken_from_the_model_s_folder(customer: Path, tmp_path: Path) -> None:
     described = (customer / "from-code" / "MLmodel").read_text()
     (path,) = [line.split(": ")[1] for line in described.splitlines() if "model_code_path" in line]
     assert Path(path).is_absolute()

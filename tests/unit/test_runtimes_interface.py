@@ -6,7 +6,10 @@ import asyncio
 import gzip
 import json
 import re
-from collections.abc import AsyncGenerator
+import sys
+from collections.abc import AsyncGenerator, Awaitable
+from types import FrameType
+from typing import Any
 
 import pytest
 import zstandard
@@ -498,6 +501,44 @@ async def test_a_hook_that_fails_harms_no_answer_and_no_other_hook() -> None:
     assert 'knobless_runtime_hook_failures_total{endpoint="wine",version="7"} 2.0' in text
 
 
+@pytest.mark.case("runtimes-J4")
+async def test_of_many_requests_at_once_each_is_told_once_however_it_ends() -> None:
+    # A table that two write to and a third compacts: there is none yet. What a writer will be told is this.
+    async def does(call: Call) -> Reply:
+        await asyncio.sleep(0)
+        if call.body == b"refused":
+            raise RefusedError(400, "no")
+        return Reply(b"{}")
+
+    hears = Hears()
+    app = interface(Engine(does), [hears])
+    bodies = [(b"{}", b"refused", b"{}", b"fail")[number % 4] for number in range(1000)]
+    await asyncio.gather(*(post(app, body, x_request_id=f"r{number}") for number, body in enumerate(bodies)))
+    assert sorted((record.request_id, record.request) for record in hears.records) == sorted(
+        (f"r{number}", body) for number, body in enumerate(bodies)
+    )
+
+
+@pytest.mark.case("runtimes-J5")
+async def test_while_a_log_can_not_be_written_rows_are_counted_and_after_it_they_are_taken_again() -> None:
+    class Table(Hears):
+        there = True
+
+        def ended(self, record: Record) -> None:
+            if not self.there:
+                raise OSError("no such table")
+            super().ended(record)
+
+    table = Table()
+    app = interface(Engine(), [table])
+    for there in (True, False, False, True):
+        table.there = there
+        assert (await post(app)).json == {"predictions": [1]}
+    text = (await ask(app, "GET", "/metrics")).body.decode()
+    assert 'knobless_runtime_hook_failures_total{endpoint="wine",version="7"} 2.0' in text
+    assert len(table.records) == 2
+
+
 @pytest.mark.case("runtimes-D11")
 async def test_the_record_of_a_client_that_left_is_written() -> None:
     hears, client = Hears(), Client([b"{}"])
@@ -507,6 +548,47 @@ async def test_the_record_of_a_client_that_left_is_written() -> None:
     client.left.set()
     await asking
     assert [(record.status, record.response) for record in hears.records] == [(499, event(b"1"))]
+
+
+# What a request costs, but its time.
+
+
+@pytest.mark.case("runtimes-D12")
+async def test_a_request_is_the_same_work_beside_511_others_as_alone() -> None:
+    release = asyncio.Event()
+
+    async def does(call: Call) -> Reply:
+        if call.body == b"waits":
+            await release.wait()
+        return Reply(b"{}")
+
+    app = interface(Engine(does), max_in_flight=512)
+    await post(app)
+    alone = await lines_run(post(app))
+    waiting = [asyncio.create_task(post(app, b"waits")) for _ in range(511)]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert app.state.in_flight == 511
+    assert await lines_run(post(app)) == alone > 0
+    release.set()
+    await asyncio.gather(*waiting)
+
+
+async def lines_run(request: Awaitable[Answer]) -> int:
+    """How many lines of the interface's own a request runs."""
+    count = 0
+
+    def look(frame: FrameType, what: str, _: object) -> Any:
+        nonlocal count
+        count += what == "line"
+        return look if "/runtimes/" in frame.f_code.co_filename else None
+
+    sys.settrace(look)
+    try:
+        assert (await request).status == 200
+    finally:
+        sys.settrace(None)
+    return count
 
 
 # Metrics.
