@@ -10,8 +10,11 @@ import hashlib
 import json
 import os
 import subprocess
+import threading
+import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -35,6 +38,8 @@ mount --no-canonicalize --rbind /proc/self/fd/9 "$home"
 exec 9<&-
 exec "$@"
 """
+
+REPORT_EVERY_S: Final = 10.0
 
 Report = Callable[[str], None]
 
@@ -155,7 +160,6 @@ def push_arguments(local: str, wanted: Recipe, destination: Destination) -> tupl
     return (
         "push",
         f"--tls-verify={str(not destination.plain_http).lower()}",
-        "--quiet",
         *login,
         local,
         f"docker://{target}",
@@ -172,23 +176,70 @@ def is_built(home: Path, wanted: Recipe) -> bool:
     return done.returncode == 0
 
 
+@dataclass
+class Steps:
+    """Where a long run of buildah is, from what it prints. Times are seconds of a monotonic clock."""
+
+    step: str
+    began_s: float
+    latest: str = ""
+
+    def read(self, line: str, now_s: float) -> str | None:
+        """What to tell of a line at once: a step of the Containerfile that begins."""
+        if not line.startswith("STEP "):
+            self.latest = line.strip()
+            return None
+        self.step, self.began_s, self.latest = line.partition(":")[0], now_s, ""
+        return f"  {line.strip()[:100]}"
+
+    def lasting(self, now_s: float) -> str:
+        """What to tell of a step that takes long: its last line, and for how long it has run."""
+        said = f": {self.latest}" if self.latest else ""
+        return f"  {self.step}, {now_s - self.began_s:.0f} s{said}"[:100]
+
+
+@contextmanager
+def _telling(report: Report, what: str) -> Iterator[Report]:
+    """Takes the lines of a run, reports its steps as they begin, and every ten seconds that it is still at one."""
+    steps, ended = Steps(what, time.monotonic()), threading.Event()
+
+    def read(line: str) -> None:
+        told = steps.read(line, time.monotonic())
+        if told is not None:
+            report(told)
+
+    def tick() -> None:
+        while not ended.wait(REPORT_EVERY_S):
+            report(steps.lasting(time.monotonic()))
+
+    ticking = threading.Thread(target=tick, daemon=True)
+    ticking.start()
+    try:
+        yield read
+    finally:
+        ended.set()
+        ticking.join()
+
+
 def _buildah(home: Path, report: Report, *arguments: str) -> None:
-    """Run buildah, reporting the steps of the Containerfile as they begin. Raises ImageError."""
+    """Run buildah, reporting where it is. Raises ImageError."""
     said: deque[str] = deque(maxlen=TAIL_LINES)
-    with subprocess.Popen(
-        (*_command(home), *arguments),
-        env=environment(home),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    ) as process:
+    with (
+        _telling(report, arguments[0]) as tell,
+        subprocess.Popen(
+            (*_command(home), *arguments),
+            env=environment(home),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        ) as process,
+    ):
         assert process.stdout is not None
         for line in process.stdout:
             said.append(line.rstrip())
-            if line.startswith("STEP "):
-                report(f"  {line.strip()[:100]}")
+            tell(line)
     if process.returncode != 0:
         raise ImageError(f"buildah {arguments[0]} failed:\n" + "\n".join(said))
 

@@ -55,7 +55,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Served:
-    """An endpoint of two versions of a model, what its clients ask all the time, and what in an answer is the model's."""
+    """An endpoint of two versions of a model, what clients ask all the time, and what in an answer is the model's."""
 
     endpoint: str
     fields: dict[str, Any]

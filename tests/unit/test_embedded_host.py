@@ -330,9 +330,9 @@ def test_purge_refuses_while_an_instance_runs(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("destination", "options"),
     [
-        (images.Destination("r:5000", plain_http=True), ["--tls-verify=false", "--quiet"]),
-        (images.Destination("r:5000"), ["--tls-verify=true", "--quiet"]),
-        (images.Destination("r:5000", auth_file=Path("/a")), ["--tls-verify=true", "--quiet", "--authfile=/a"]),
+        (images.Destination("r:5000", plain_http=True), ["--tls-verify=false"]),
+        (images.Destination("r:5000"), ["--tls-verify=true"]),
+        (images.Destination("r:5000", auth_file=Path("/a")), ["--tls-verify=true", "--authfile=/a"]),
     ],
 )
 def test_an_image_is_pushed_with_the_registry_s_own_security(
