@@ -51,7 +51,7 @@ def served(place: Place, spec: EndpointSpec) -> Served:
 def _images(place: Place, found: RegisteredModel, choice: Choice) -> tuple[str, str]:
     """Of the server and of the init step: one image where the model's own environment holds MLflow."""
     if choice.runtime is not Runtime.MLFLOW:
-        wanted = (images.engine_image(choice.runtime, choice.gpus), images.FETCH)
+        wanted = (images.engine_image(choice.runtime, choice.gpus, found.card.flavor), images.FETCH)
         server, fetch = (place.look_up.digest(images.own_image(place.registry, place.root, name)) for name in wanted)
         return server, fetch
     if not found.environment:

@@ -17,7 +17,8 @@ from spec.image_reference import DOCKER_HUB, ImageReference
 
 _HUB_HOST = "registry-1.docker.io"  # where Docker Hub's images are asked for
 NAMESPACE = "knobless"
-PLATFORM, PROXY, FETCH, VLLM, VLLM_GPU, TRITON = "platform", "proxy", "fetch", "vllm", "vllm-gpu", "triton"
+PLATFORM, PROXY, FETCH = "platform", "proxy", "fetch"
+VLLM, VLLM_GPU, TRITON, TRITON_TORCH = "vllm", "vllm-gpu", "triton", "triton-torch"
 MODEL_REPOSITORY = f"{NAMESPACE}/model"
 
 
@@ -37,6 +38,11 @@ _ENGINE = (
     *("runtimes/images.py", "runtimes/selection.py", "runtimes/selection_card.py"),
 )
 _VLLM = ("images/base", "images/vllm", *_ENGINE, "runtimes/vllm", "requirements/vllm.txt", "requirements/vllm-gpu.txt")
+_TRITON = (
+    *("images/base", "images/triton", *_ENGINE, "runtimes/triton"),
+    *("runtimes/mlflow", "runtimes/protocols"),  # what reads and writes every MLflow model's requests
+    *("runtimes/requirements.txt", "requirements/triton.txt", "requirements/triton-torch.txt"),
+)
 # Nothing of a model is in them, so what goes in is in Git. An engine's image has the engine's name.
 OWN = {
     PLATFORM: Own("platform", ("images/base", "images/platform", "requirements/platform.txt", "spec", "controllers")),
@@ -47,14 +53,8 @@ OWN = {
     ),
     VLLM: Own("vllm", _VLLM),
     VLLM_GPU: Own("vllm", _VLLM, {"REQUIREMENTS": "vllm-gpu.txt", "COMPILER": "gcc libc6-dev python3-dev"}),
-    TRITON: Own(
-        "triton",
-        (
-            *("images/base", "images/triton", *_ENGINE, "runtimes/triton"),
-            *("runtimes/mlflow", "runtimes/protocols"),  # what reads and writes every MLflow model's requests
-            *("runtimes/requirements.txt", "requirements/triton.txt"),
-        ),
-    ),
+    TRITON: Own("triton", _TRITON),
+    TRITON_TORCH: Own("triton", _TRITON, {"REQUIREMENTS": "triton-torch.txt"}),
 }
 # What goes into the image of a model beside its own requirements.
 MODEL_INPUTS = (
@@ -105,9 +105,12 @@ def model_image(registry: str, environment: str) -> Image:
     return Image(registry, MODEL_REPOSITORY, environment)
 
 
-def engine_image(engine: str, gpus: int) -> str:
-    """The name in `OWN` of an engine's image: vLLM's packages for GPUs are others."""
-    return VLLM_GPU if engine == VLLM and gpus else engine
+def engine_image(engine: str, gpus: int, flavor: str) -> str:
+    """The name in `OWN` of an engine's image: vLLM's packages for GPUs are others, and only PyTorch's own networks need
+    PyTorch, which is several times larger than the rest of Triton's."""
+    if engine == VLLM and gpus:
+        return VLLM_GPU
+    return TRITON_TORCH if engine == TRITON and flavor == "pytorch" else engine
 
 
 def inputs_tag(root: Path, inputs: Iterable[str], arguments: Mapping[str, str]) -> str:

@@ -118,7 +118,7 @@ def _choose_model(site: Site, spec: EndpointSpec, client: httpx.Client, recipe: 
         tag = runtime_images.image_tag(environment, recipe)
         wanted.models[tag] = environment
     else:
-        wanted.add_own(images.engine_image(choice.runtime, choice.gpus), images.FETCH)
+        wanted.add_own(images.engine_image(choice.runtime, choice.gpus, model.card.flavor), images.FETCH)
     model_facts.note(client, model, tag)
     wanted.lines.append(f"{spec.endpoint:<12} {spec.model}: {told(choice)}")
 

@@ -116,12 +116,29 @@ def test_what_goes_into_an_own_image_is_in_the_checkout(name: str) -> None:
     assert len(images.own_image("r", root, name).tag) == 16
 
 
-def test_vllm_for_gpus_is_another_image_than_vllm_for_a_cpu() -> None:
-    names = [images.engine_image("vllm", gpus) for gpus in (0, 1, 8)]
-    assert names == ["vllm", "vllm-gpu", "vllm-gpu"]
-    assert images.engine_image("triton", 1) == "triton"
-    tags = {images.own_image("r", Path(__file__).parents[2], name).tag for name in names}
-    assert len(tags) == 2
+@pytest.mark.parametrize(
+    ("engine", "gpus", "flavor", "image"),
+    [
+        ("vllm", 0, "transformers", "vllm"),
+        ("vllm", 1, "transformers", "vllm-gpu"),
+        ("vllm", 8, "transformers", "vllm-gpu"),
+        ("triton", 0, "onnx", "triton"),
+        ("triton", 1, "onnx", "triton"),
+        ("triton", 0, "pytorch", "triton-torch"),
+        ("triton", 1, "pytorch", "triton-torch"),
+    ],
+)
+def test_an_engine_s_image_has_the_packages_that_its_model_and_gpus_need(
+    engine: str, gpus: int, flavor: str, image: str
+) -> None:
+    assert images.engine_image(engine, gpus, flavor) == image
+    assert image in images.OWN
+
+
+@pytest.mark.parametrize("names", [("vllm", "vllm-gpu"), ("triton", "triton-torch")])
+def test_other_packages_are_another_image(names: tuple[str, str]) -> None:
+    root = Path(__file__).parents[2]
+    assert len({images.own_image("r", root, name).tag for name in names}) == 2
 
 
 def test_a_tag_that_is_not_there_is_none() -> None:
