@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +37,11 @@ class Registry:
     url: str
     model_id: str
     sha256: str
+    log: Path
+
+    def downloads(self) -> Counter[str]:
+        """How often each file has been asked for, by the server's own log of requests."""
+        return Counter(re.findall(r"GET /api/2\.0/mlflow-artifacts/artifacts/(\S+) HTTP", self.log.read_text()))
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +58,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
         done = python("-c", REGISTER, str(folder / "copy"), MLFLOW_TRACKING_URI=url)
         assert done.returncode == 0, done.stderr[-3000:]
         said = json.loads(done.stdout.splitlines()[-1])
-        yield Registry(url, said["id"], said["sha256"])
+        yield Registry(url, said["id"], said["sha256"], folder / "log")
     finally:
         os.killpg(server.pid, 9)
         server.wait()
@@ -89,6 +96,19 @@ def test_a_version_and_a_logged_model_arrive_whole_and_only_once(registry: Regis
     assert (to / "MLmodel").is_file()
     assert tree_digest(to) == tree_digest(tmp_path / "by-id") == registry.sha256
     assert not list(to.glob(".fetch-*"))
+
+
+@pytest.mark.case("runtimes-H5")
+def test_each_file_is_fetched_once_and_once_it_is_there_never_again(registry: Registry, tmp_path: Path) -> None:
+    to, before = tmp_path / "model", registry.downloads()
+    fetch(registry.url, "models:/line/1", registry.sha256, to)
+    first = registry.downloads() - before
+    fetch(registry.url, "models:/line/1", registry.sha256, to)
+    files = [str(path.relative_to(to)) for path in to.rglob("*") if path.is_file()]
+    fetched = [name.partition("/artifacts/")[2] for name in first]
+    assert sorted([*fetched, "registered_model_meta"]) == sorted(files)  # which the client writes itself
+    assert set(first.values()) == {1}
+    assert registry.downloads() - before == first
 
 
 def test_a_version_that_is_not_there_is_told_at_once(registry: Registry, tmp_path: Path) -> None:
