@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,25 @@ def test_a_lone_request_is_what_pyfunc_answers(scores: Runtime) -> None:
     assert (scores.metric(CALLS) - before[0], scores.metric(REQUESTS) - before[1]) == (1, 1)
     assert len(answer) == 1
     assert sum(answer[0]) == pytest.approx(1)
+
+
+@pytest.mark.case("runtimes-E5", "runtimes-E6")
+def test_one_client_has_a_call_a_request_and_the_same_bytes_whether_requests_are_shared_or_not(
+    scores: Runtime, tmp_path: Path
+) -> None:
+    model = shutil.copytree(models() / "scores", tmp_path / "model")
+    for example in model.glob("*input_example.json"):
+        example.unlink()  # on which it was shown that requests may share a call
+    hundred = (iris() * 2)[:100]
+    requests = [split(hundred), *(split([row]) for row in hundred[:20])]
+    before = scores.metric(CALLS), scores.metric(REQUESTS)
+    shared = [scores.ask("POST", "/invocations", body, JSON).body for body in requests]
+    assert (scores.metric(CALLS) - before[0], scores.metric(REQUESTS) - before[1]) == (len(requests), len(requests))
+    with serve(model, tmp_path / "run", "--predictors", "1") as alone:
+        alone.wait_ready()
+        assert "one request at a time" in " ".join(line["message"] for line in alone.log)
+        assert [alone.ask("POST", "/invocations", body, JSON).body for body in requests] == shared
+        assert alone.metric(CALLS) == len(requests)
 
 
 async def test_a_table_of_mixed_columns_is_cut_by_rows_too(tmp_path: Path) -> None:
