@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from runtimes.triton import model, repository
 from runtimes.triton.config import ONNXRUNTIME, PYTHON, PYTORCH, Plan
 from runtimes.triton.tensors import Tensor, Tensors
-from tests.integration.runtime_process import JSON, Connection, Runtime, until
+from tests.integration.runtime_process import JSON, Connection, Runtime, model_python, until
 from tests.runtime_lab import environments
 from tests.runtime_lab.processes import networks, triton
 
@@ -32,6 +33,30 @@ def times(count: int) -> bytes:
 def server_pid(runtime: Runtime) -> int:
     (pid,) = runtime.predictors()
     return pid
+
+
+@pytest.mark.case("runtimes-H8")
+def test_with_a_numpy_that_its_back_end_can_not_take_it_is_never_ready(tmp_path: Path) -> None:
+    python = with_numpy_2(tmp_path / "venv")
+    told = subprocess.run([python, "-c", "import numpy, onnxruntime; print(numpy.__version__)"], stdout=subprocess.PIPE)
+    assert told.stdout.startswith(b"2.")
+    with triton(networks() / "line", tmp_path / "run", "--model-python", str(python)) as runtime:
+        assert runtime.process.wait(60) == 3
+        assert runtime.reason.startswith("the model failed on its own input example: ")
+        assert "output tensor shape" in runtime.reason
+
+
+def with_numpy_2(venv: Path) -> Path:
+    """Triton's interpreter and packages, but for numpy, which is that of MLflow's environment."""
+    ours, other = (environments.triton_python(), model_python())
+    subprocess.run([ours, "-m", "venv", "--without-pip", venv], check=True)
+    (packages,) = venv.glob("lib/python*/site-packages")
+    for python, is_numpy in ((ours, False), (other, True)):
+        (site,) = python.parents[1].glob("lib/python*/site-packages")
+        for entry in site.iterdir():
+            if entry.name.startswith("numpy") is is_numpy:
+                (packages / entry.name).symlink_to(entry)
+    return venv / "bin" / "python"
 
 
 @pytest.mark.case("runtimes-C1", "runtimes-H8")
@@ -69,7 +94,9 @@ def test_a_server_that_is_stuck_is_not_ready_then_not_live_and_back_when_it_move
         assert runtime.ask("POST", INFER, times(1), JSON).status == 200
 
 
-@pytest.mark.case("runtimes-C7", "runtimes-C10", "runtimes-C11", "runtimes-C13", "runtimes-D6", "runtimes-B11")
+@pytest.mark.case(
+    "runtimes-C7", "runtimes-C10", "runtimes-C11", "runtimes-C13", "runtimes-C16", "runtimes-D6", "runtimes-B11"
+)
 async def test_told_to_end_it_serves_on_finishes_what_it_has_and_leaves_nothing(tmp_path: Path) -> None:
     with triton(networks() / "slow", tmp_path) as runtime:
         await asyncio.to_thread(runtime.wait_ready)
@@ -89,6 +116,7 @@ async def test_told_to_end_it_serves_on_finishes_what_it_has_and_leaves_nothing(
             assert runtime.ask("GET", "/live").status == 200
             beside = await short.ask("POST", INFER, times(1), JSON)
             assert (beside.status, beside.headers["connection"]) == (200, "close")
+            assert runtime.predictors() == [pid]
             assert (await long.receive()).status == 200
         assert await asyncio.to_thread(runtime.process.wait, 60) == 0
         assert not await asyncio.to_thread(Path(f"/proc/{pid}").exists)

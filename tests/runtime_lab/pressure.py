@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +40,17 @@ async def memory_over(
                 answer: Answer = await connection.ask("POST", path, body, JSON)
                 assert answer.status == 200
 
+    async def a_fifth() -> None:
+        await asyncio.gather(*(client() for _ in range(connections)))
+
+    return await memory_after_fifths(pids, a_fifth)
+
+
+async def memory_after_fifths(pids: Sequence[int], a_fifth: Callable[[], Awaitable[object]]) -> list[int]:
+    """Resident bytes of these processes after each fifth of something."""
     after = []
     for _ in range(5):
-        await asyncio.gather(*(client() for _ in range(connections)))
+        await a_fifth()
         after.append(sum(map(_resident_bytes, pids)))
     return after
 
