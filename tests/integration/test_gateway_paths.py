@@ -12,7 +12,9 @@ import pytest
 from controllers.kube import MODEL_ENDPOINTS
 from tests.gateway_lab.cluster import endpoint_object, revision
 from tests.gateway_lab.gateway import KEY, Gateway, gateway, serving
-from tests.gateway_lab.pods import Pod
+from tests.gateway_lab.pods import Pod, takes
+from tests.integration.runtime_process import JSON
+from tests.integration.test_runtime_proxy import order, proxied
 
 pytestmark = pytest.mark.process
 REV = revision("iris")
@@ -119,3 +121,18 @@ async def test_a_stream_of_a_declared_path_arrives_as_it_comes_and_longer_than_t
         client.stream("POST", url, content=b"{}", headers=headers) as reply,
     ):
         assert [part async for part in reply.aiter_raw()] == [EVENT] * 4
+
+
+async def test_behind_it_the_real_interface_passes_the_same_paths_and_refuses_the_rest(
+    running: Gateway, tmp_path: Path
+) -> None:
+    """As where the file has a path that the revision which still serves has not."""
+    with proxied(tmp_path / "proxy", "--path", "/own") as proxy:
+        await asyncio.to_thread(proxy.wait_ready)
+        await serving(running, [Pod(f"{REV}-a", takes(0), port=proxy.port)], paths=["/own", "/new"], deadline_ms=300)
+        client = running.client()
+        own = await client.call(part="own", body=order(a=1), headers=JSON | {"x-request-id": "once"})
+        assert (own.status, own.json["got"], own.json["headers"]["x-request-id"]) == (200, {"a": 1}, "once")
+        new = await client.call(part="new", body=order(a=1), headers=JSON)
+        late = await client.call(part="own", body=order(sleep=5), headers=JSON)
+        assert [(each.status, each.code) for each in (new, late)] == [(404, "NOT_FOUND"), (504, "DEADLINE_EXCEEDED")]
