@@ -31,6 +31,7 @@ from pathlib import Path
 import uvloop
 
 from tests.bench.interface_servers import EVENTS, SERVERS
+from tests.bench.runtimes.load import read_answer
 
 ROOT = Path(__file__).resolve().parents[2]
 BODY = b'{"dataframe_split":{"columns":["a","b","c","d"],"data":[[5.1,3.5,1.4,0.2]]}}'
@@ -40,6 +41,8 @@ HEAD = (
     b"content-length: %d\r\n\r\n%b"
 )
 PATHS = {"plain": b"/invocations", "stream": b"/v1/completions"}
+STREAM = HEAD % (PATHS["stream"], len(BODY), BODY)
+LARGE = HEAD % (PATHS["plain"], 1 << 20, b"[" + b" " * ((1 << 20) - 2) + b"]")
 
 
 @dataclass(frozen=True)
@@ -130,23 +133,21 @@ def measure(server: str, process: int, port: int, kind: str, connections: int, r
     )
 
 
-async def gaps_ms(port: int, bodies: int) -> list[float]:
-    """Milliseconds between the events of four streams, while so many connections send bodies of 1 MB."""
+async def gaps_ms(port: int, stream: bytes, large: bytes, bodies: int) -> list[float]:
+    """Milliseconds between the events of four streams, while so many connections send a large request each."""
     done = asyncio.Event()
     gaps: list[float] = []
-    large = HEAD % (PATHS["plain"], 1 << 20, b"[" + b" " * ((1 << 20) - 2) + b"]")
 
     async def sends() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         while not done.is_set():
             writer.write(large)
-            await reader.readuntil(b"\r\n\r\n")
-            await reader.readexactly(20)
+            await read_answer(reader)
         writer.close()
 
     async def reads() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(HEAD % (PATHS["stream"], len(BODY), BODY))
+        writer.write(stream)
         await reader.readuntil(b"\r\n\r\n")
         last = time.perf_counter()
         for _ in range(EVENTS):
@@ -163,10 +164,12 @@ async def gaps_ms(port: int, bodies: int) -> list[float]:
     return sorted(gaps)
 
 
-def beside_large_bodies(port: int) -> dict[str, float]:
+def beside_large_bodies(port: int, stream: bytes, large: bytes) -> dict[str, float]:
     """p99 of the time between two events, alone and beside two connections that send 1 MB after 1 MB."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        found = {name: runner.run(gaps_ms(port, bodies)) for name, bodies in (("alone", 0), ("beside", 2))}
+        found = {
+            name: runner.run(gaps_ms(port, stream, large, bodies)) for name, bodies in (("alone", 0), ("beside", 2))
+        }
     return {name: round(gaps[int(len(gaps) * 0.99)], 2) for name, gaps in found.items()}
 
 
@@ -191,7 +194,7 @@ def main() -> None:
                     if kind == "plain" or name in ("bare", "proxy"):
                         point = measure(name, process, port, kind, count, requests)
                         taken.setdefault((name, kind, count), []).append(point)
-        gaps = beside_large_bodies(servers["constant"][1])
+        gaps = beside_large_bodies(servers["constant"][1], STREAM, LARGE)
     report([median(each) for each in taken.values()], gaps, given.runs)
 
 
