@@ -175,9 +175,17 @@ def desired(suite: Suite) -> int:
     return int(suite.status(STEPPED.endpoint).get("autoscaler", {}).get("desiredReplicas") or 0)
 
 
+def rests(suite: Suite) -> None:
+    """Waits for the floor. Where it does not come, the status tells what holds it or which limit has another one."""
+    try:
+        wait_until(lambda: desired(suite) == FLOOR, DOWN_WINDOW_S + 240, "the floor again")
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {suite.status(STEPPED.endpoint)['autoscaler']}") from None
+
+
 def step(suite: Suite, meanwhile: Callable[[float], None] = lambda began_s: None) -> Step:
     """From the floor on; `meanwhile` begins with the step."""
-    wait_until(lambda: desired(suite) == FLOOR, DOWN_WINDOW_S + 240, "the floor again")
+    rests(suite)
     with Paced(suite.target(STEPPED.endpoint), sleeping(STEPPED.seconds), (CALM, STEP)) as load:
         began_s = load.wait_for(stage=1)
         meanwhile(began_s)
