@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -19,8 +18,11 @@ from runtimes.mlflow.errors import RefusedError
 
 FORMS = ("dataframe_split", "dataframe_records", "instances", "inputs")
 _MOST_CELLS = 1 << 24  # of a table made from records, whose keys may all differ
-_HUGE_NUMBER = re.compile(rb"[eE]\+?\d{3}|\d{308}")  # only then can a literal overflow to infinity
-_LARGE_INTEGER = re.compile(rb"\d{19}")
+# Every digit as 0, both signs of an exponent as e: what is looked for is then a fixed text, which is found in bodies of
+# megabytes in a tenth of a regular expression's time.
+_SHAPE = bytes.maketrans(b"123456789E", b"000000000e")
+_LARGE_INTEGER = b"0" * 19
+_HUGE_INTEGER = b"0" * 200  # with an exponent of two digits: 10^308 is the largest float
 _LONGEST_ID = 256
 csv.field_size_limit(1 << 24)  # the module's own default refuses a cell above 128 KiB
 
@@ -62,7 +64,7 @@ def parse_json(body: bytes) -> Payload:
 def parse_document(body: bytes) -> Any:
     """Any JSON, each number exactly as it was written; what is not JSON is a refusal without the text."""
     text = decode(body)
-    exact = _finite_float if _HUGE_NUMBER.search(body) else None
+    exact = _finite_float if may_be_infinite(body) else None
     try:
         return json.loads(text, parse_constant=_not_json, parse_float=exact)
     except json.JSONDecodeError as error:
@@ -75,7 +77,13 @@ def parse_document(body: bytes) -> Any:
 
 def may_be_rounded(body: bytes) -> bool:
     """Whether a parser that makes floats of large integers could have changed a number of this body."""
-    return _LARGE_INTEGER.search(body) is not None
+    return _LARGE_INTEGER in body.translate(_SHAPE)
+
+
+def may_be_infinite(body: bytes) -> bool:
+    """Whether a number of this body could be too large for a float."""
+    shape = body.translate(_SHAPE)
+    return _HUGE_INTEGER in shape or (b"e" in shape and (b"e000" in shape or b"e+000" in shape))
 
 
 def payload_of(document: Any) -> Payload:

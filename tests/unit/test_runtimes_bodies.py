@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,8 @@ from runtimes.mlflow.bodies import (
     Table,
     columns_table,
     csv_table,
+    may_be_infinite,
+    may_be_rounded,
     parse_json,
     records_table,
     rows_table,
@@ -25,6 +28,14 @@ def refusal(body: str | bytes) -> RefusedError:
     with pytest.raises(RefusedError) as caught:
         parse_json(body if isinstance(body, bytes) else body.encode())
     return caught.value
+
+
+@pytest.mark.case("runtimes-A3", "runtimes-D13")
+@given(st.text("0123456789eE+-. ,x", max_size=40).map(str.encode), st.integers(0, 400), st.integers(0, 40))
+def test_a_number_too_large_for_a_parser_is_seen_wherever_it_stands(around: bytes, digits: int, at: int) -> None:
+    body = around[:at] + b"7" * digits + around[at:]
+    assert may_be_rounded(body) is bool(re.search(rb"\d{19}", body))
+    assert may_be_infinite(body) is bool(re.search(rb"[eE]\+?\d{3}|\d{200}", body))
 
 
 @pytest.mark.parametrize("form", ["dataframe_split", "dataframe_records", "instances", "inputs"])
@@ -53,6 +64,7 @@ def test_parameters_may_be_null_or_left_out() -> None:
         ('{"inputs": [NaN]}', "`NaN` is not JSON; send null"),
         ('{"inputs": [-Infinity]}', "`-Infinity` is not JSON"),
         ('{"inputs": [1e400]}', "out of the range of a 64-bit float"),
+        ('{"inputs": [-%sE+99]}' % ("9" * 210), "out of the range of a 64-bit float"),
         ('{"inputs": [' + "1" * 400 + ".5]}", "out of the range of a 64-bit float"),
         ('{"inputs": [' + "1" * 5000 + "]}", "too many digits"),
         ('{"inputs": ' + "[" * 100_000, "nested too deeply"),
