@@ -7,6 +7,7 @@ for the pool from the moment that it has answered on the model's own example, an
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import statistics
@@ -20,7 +21,7 @@ from runtimes.mlflow.frames import Kind
 from runtimes.mlflow.metrics import Metrics
 from runtimes.mlflow.pieces import PredictorDiedError
 from runtimes.mlflow.plan import Work
-from runtimes.mlflow.predictor import Loaded, LoadFailedError, Predictor
+from runtimes.mlflow.predictor import Loaded, LoadFailedError, NoTwinError, Predictor
 from runtimes.mlflow.settings import Settings
 from runtimes.quota import THREAD_VARIABLES, Cpu
 
@@ -77,8 +78,13 @@ class Fleet:
         if count > 1 and twins.might_fork(self._settings.model) and twins.adopt():
             template = await self._load()
             if template.loaded.result().head["twins"]:
-                self._template = template
-                return [await self._twin(template) for _ in range(count)]
+                try:
+                    copies = [await self._twin(template) for _ in range(count)]
+                except NoTwinError as refusal:
+                    _log.info("each predictor loads the model: %s", refusal)
+                else:
+                    self._template = template
+                    return copies
             return [template, *await self._loads(count - 1)]
         return await self._loads(count)
 
@@ -117,7 +123,8 @@ class Fleet:
             try:
                 template = self._template
                 if template is not None and not template.gone.done():
-                    return await self._twin(template)
+                    with contextlib.suppress(NoTwinError):
+                        return await self._twin(template)
                 return await self._load()
             except LoadFailedError as failure:
                 reason = str(failure)

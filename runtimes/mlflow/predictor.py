@@ -32,6 +32,10 @@ class LoadFailedError(Exception):
     """The model can't be loaded; the text is one line for whoever runs the endpoint."""
 
 
+class NoTwinError(LoadFailedError):
+    """The process can't be copied, or not any more; it serves as well as before."""
+
+
 @dataclass(frozen=True)
 class Loaded:
     """What a predictor says once its model is in memory."""
@@ -213,7 +217,8 @@ class Predictor:
                 self._twin = int(frame.head["pid"])
             self.loaded.set_result(loaded)
         elif frame.kind is Kind.FAILED and not self.loaded.done():
-            self.loaded.set_exception(LoadFailedError(str(frame.head.get("reason"))))
+            failed = LoadFailedError if self._process else NoTwinError
+            self.loaded.set_exception(failed(str(frame.head.get("reason"))))
 
     def _lost(self, why: str) -> None:
         if why and self.killed_for is None:

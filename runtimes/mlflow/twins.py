@@ -37,9 +37,9 @@ def might_fork(folder: Path) -> bool:
     return found is not None and found.group(1) in _LOADERS and hasattr(os, "pidfd_open")
 
 
-def can_fork(loader: str) -> bool:
-    """Whether this process, its model loaded and called, can become two."""
-    return loader in _LOADERS and _alone() and not _connected()
+def can_fork(loader: str, sockets: int = 1) -> bool:
+    """Whether this process, its model loaded and called, can become two; ``sockets`` are those to the front."""
+    return loader in _LOADERS and _alone() and not _connected(sockets)
 
 
 def fork(pipe: Pipe, fd: int, serve: Callable[[Pipe], None]) -> None:
@@ -105,9 +105,9 @@ def _alone() -> bool:
     return all(name in _HARMLESS_THREADS for name in names)
 
 
-def _connected() -> bool:
-    """Whether there is a socket beside the front's."""
+def _connected(own: int) -> bool:
+    """Whether there is a socket beside those to the front."""
     try:
-        return sum(entry.is_socket() for entry in Path("/proc/self/fd").iterdir()) > 1
+        return sum(entry.is_socket() for entry in Path("/proc/self/fd").iterdir()) > own
     except OSError:
         return True

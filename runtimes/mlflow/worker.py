@@ -69,7 +69,7 @@ class Worker:
         if slots == 1:
             for frame in self._pipe.frames():
                 if frame.kind is Kind.TWIN and frame.fd is not None:
-                    twins.fork(self._pipe, frame.fd, lambda pipe: Worker(self._model, pipe, self._about).serve(1))
+                    self._become_two(frame.fd)
                 else:
                     self._run(frame)
             return
@@ -77,6 +77,14 @@ class Worker:
             for frame in self._pipe.frames():
                 threads.submit(self._run, frame)
             os._exit(0)  # a thread may be stuck in the model's code, and nobody waits for it any more
+
+    def _become_two(self, fd: int) -> None:
+        # Asked anew: since it has loaded, the model was called on its whole example, which may have started threads.
+        if twins.can_fork(self._model.about.loader, sockets=2):
+            twins.fork(self._pipe, fd, lambda pipe: Worker(self._model, pipe, self._about).serve(1))
+            return
+        with Pipe(socket.socket(fileno=fd)) as other:
+            other.send(Kind.FAILED, 0, {"reason": "threads or connections go on in the process to be copied"})
 
     def _run(self, frame: Frame) -> None:
         head = frame.head

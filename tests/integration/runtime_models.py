@@ -177,6 +177,17 @@ def _iris(folder: Path) -> None:
     (folder / "iris.json").write_text(json.dumps({"rows": rows.to_dict(orient="split"), "expected": expected}))
 
 
+class Wakes(LogisticRegression):  # type: ignore[misc]
+    """Starts a thread that never ends, as numeric libraries do, once it gets many rows."""
+
+    def predict(self, X):  # type: ignore[no-untyped-def]  # noqa: N803
+        import threading
+
+        if len(X) > 100:
+            threading.Thread(target=threading.Event().wait, daemon=True).start()
+        return super().predict(X)
+
+
 def _rows(folder: Path) -> None:
     x, y = load_iris(return_X_y=True, as_frame=True)
     x.columns = ["sl", "sw", "pl", "pw"]
@@ -189,6 +200,10 @@ def _rows(folder: Path) -> None:
     mlflow.sklearn.save_model(
         scores, folder / "scores", signature=infer_signature(x, scores.predict_proba(x)), input_example=x.head(2),
         pyfunc_predict_fn="predict_proba",
+    )  # fmt: skip
+    mlflow.sklearn.save_model(
+        Wakes(max_iter=500).fit(x, y), folder / "wakes", signature=infer_signature(x, y), input_example=x,
+        serialization_format="cloudpickle",
     )  # fmt: skip
     steps = make_pipeline(StandardScaler(), RandomForestClassifier(5, n_jobs=-1))
     forest = GridSearchCV(steps, {"randomforestclassifier__max_depth": [2]}, cv=2, n_jobs=-1).fit(x, y)

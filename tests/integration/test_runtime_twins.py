@@ -92,6 +92,16 @@ def test_all_copies_end_with_the_front_when_it_is_told_to_end(iris: Runtime) -> 
     assert gone(everybody)
 
 
+def test_a_process_in_which_threads_were_started_is_not_copied(tmp_path: Path) -> None:
+    """They show only once the whole example was asked, and a copy would wait for threads that it does not have."""
+    with serve("wakes", tmp_path, "--predictors", "2") as runtime:
+        runtime.wait_ready()
+        assert len(runtime.children()) == len(runtime.predictors()) == 2
+        assert loads(runtime) == 2
+        killed(runtime, runtime.predictors()[0])
+        assert runtime.post(BODY).json == {"predictions": [0]}
+
+
 def test_a_model_of_the_customer_s_own_code_is_loaded_in_each_predictor(tmp_path: Path) -> None:
     with serve("table", tmp_path, "--predictors", "2") as runtime:
         runtime.wait_ready()
