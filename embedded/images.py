@@ -187,7 +187,8 @@ class Steps:
     def read(self, line: str, now_s: float) -> str | None:
         """What to tell of a line at once: a step of the Containerfile that begins."""
         if not line.startswith("STEP "):
-            self.latest = line.strip()
+            said = line.strip()
+            self.latest = said if said[:1].isalnum() else self.latest  # and not a bar that has come to its end
             return None
         self.step, self.began_s, self.latest = line.partition(":")[0], now_s, ""
         return f"  {line.strip()[:100]}"
