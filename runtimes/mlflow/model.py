@@ -12,6 +12,7 @@ import logging
 import os
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from runtimes.mlflow.results import Outcome, encode, outcome
 from runtimes.mlflow.signature import Signature, parse_signature
 
 _SIGNATURE_ERRORS = ("Failed to enforce", "type hint", "Failed to convert", "Invalid input", "Invalid parameters")
+_TRACES_TO = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _CHAT_TASKS = ("llm/v1/chat", "llm/v1/completions", "agent/")
 _log = logging.getLogger("runtimes.mlflow.model")
 
@@ -61,6 +63,7 @@ class LoadedModel:
         self._pyfunc: Any = mlflow.pyfunc.load_model(str(folder), suppress_warnings=True)
         own_code.check(self._pyfunc)
         _limit_threads(self._pyfunc)
+        _trace_only_to_somewhere()
         metadata = self._pyfunc.metadata
         self.about = _about(metadata)
         self.signature = signature_of(self.about.inputs, self.about.params, raw=self.about.raw)
@@ -165,6 +168,13 @@ def _limit_threads(pyfunc: Any) -> None:
         return
     if changed:
         _log.warning("n_jobs is %d in %d estimators that were saved with another one", threads, changed)
+
+
+def _trace_only_to_somewhere() -> None:
+    """Without an address to send them to, MLflow would write each agent's traces to a database where it runs."""
+    if not mlflow.is_tracking_uri_set() and not any(name in os.environ for name in _TRACES_TO):
+        with suppress(AttributeError):  # an MLflow without tracing
+            mlflow.tracing.disable()
 
 
 def _about(metadata: Any) -> About:

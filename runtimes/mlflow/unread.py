@@ -12,7 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from runtimes.mlflow.bodies import Table, client_request_id, csv_table, parse_document, parse_json, records_table
+from runtimes.mlflow.bodies import (
+    FORMS,
+    Payload,
+    Table,
+    client_request_id,
+    csv_table,
+    parse_document,
+    parse_json,
+    payload_of,
+    records_table,
+)
 from runtimes.mlflow.columns import ABSENT
 from runtimes.mlflow.errors import RefusedError, refused
 from runtimes.mlflow.layout import Buffer
@@ -21,6 +31,7 @@ from runtimes.mlflow.plan import table_of
 from runtimes.mlflow.signature import Signature
 
 _OWN_KEYS = frozenset({"client_request_id", "databricks_options"})
+_SPOKEN = ("messages", "prompt", "input")  # with one of these a body is a chat, and one of the four forms without
 
 
 @dataclass(slots=True)
@@ -35,10 +46,15 @@ class Said:
 
 
 def chat(body: Buffer, signature: Signature) -> Said:
-    """A chat or agent request: the body itself; what the signature declares as a parameter is one."""
+    """A chat or agent request: the body itself; what the signature declares as a parameter is one.
+
+    Such a model takes the four forms, too, and then answers in theirs.
+    """
     document = parse_document(bytes(body))
     if not isinstance(document, dict):
         raise RefusedError(400, "the body must be a JSON object")
+    if not any(key in document for key in _SPOKEN) and any(form in document for form in FORMS):
+        return _formed(payload_of(document), signature)
     declared = {param.name for param in signature.params}
     params = {name: value for name, value in document.items() if name in declared}
     data = {name: value for name, value in document.items() if name not in declared and name not in _OWN_KEYS}
@@ -54,7 +70,10 @@ def payload(body: bytes, media: str, signature: Signature) -> Said:
         return _table(csv_table(body))
     if media == "parquet":
         return Said(_parquet(body))
-    said = parse_json(body)
+    return _formed(parse_json(body), signature)
+
+
+def _formed(said: Payload, signature: Signature) -> Said:
     params, problems = check_params(said.params, signature.params)
     if problems:
         raise refused(problems)
@@ -62,9 +81,17 @@ def payload(body: bytes, media: str, signature: Signature) -> Said:
         raise RefusedError(400, "this model validates its own input: send it as `inputs`", said.form)
     if signature.raw:
         return Said(said.data, params or None, said.client_request_id)
-    found = _table(table_of(said, signature)) if said.form.startswith("dataframe_") else _arrays(said.data, said.form)
+    found = _of_form(said, signature)
     found.params, found.client_request_id = params or None, said.client_request_id
     return found
+
+
+def _of_form(said: Payload, signature: Signature) -> Said:
+    if said.form.startswith("dataframe_"):
+        return _table(table_of(said, signature))
+    if said.form == "inputs" and signature.columns:
+        return Said(said.data)  # one value a column, whatever it holds: MLflow's own check knows what
+    return _arrays(said.data, said.form)
 
 
 def _table(table: Table) -> Said:

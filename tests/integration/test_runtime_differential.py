@@ -6,14 +6,10 @@ A model is served by the shortest way that its own example allowed, so each flav
 from __future__ import annotations
 
 import atexit
-import contextlib
 import functools
-import json
-import math
 import shutil
-import subprocess
 import tempfile
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +17,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.integration.runtime_process import JSON, Runtime, serve
+from tests.integration.runtime_process import Runtime
+from tests.integration.runtime_reference import Reference, both, raw, same, way
 from tests.runtime_lab import environments
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
-LAB = Path(environments.__file__).parent
 IRIS = ["sl", "sw", "pl", "pw"]
 PATIENTS = ["age", "sex", "bmi", "bp", "s1", "s2", "s3", "s4", "s5", "s6"]
 # Each flavor's columns, the way that it is expected to be called by, and whether a value may be missing.
@@ -57,46 +53,8 @@ def flavors() -> Path:
     return folder
 
 
-class Reference:
-    """MLflow itself with the same model, in a process of its own."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-
-    def ask(self, document: Any) -> dict[str, Any]:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(json.dumps(document) + "\n")
-        self._process.stdin.flush()
-        return dict(json.loads(self._process.stdout.readline()))
-
-
-@contextlib.contextmanager
-def both(name: str, folder: Path) -> Iterator[tuple[Runtime, Reference]]:
-    """The model served by us, and MLflow with the same model."""
-    python, model = environments.flavors_python(), flavors() / name
-    command = [str(python), str(LAB / "flavor_reference.py"), str(model)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    flags = ["--model", str(model), "--model-python", str(python), "--predictors", "1"]
-    with subprocess.Popen(command, text=True, **pipes) as reference, serve("iris", folder, *flags) as runtime:  # type: ignore[call-overload]
-        try:
-            assert reference.stdout.readline() == "ready\n"
-            yield runtime.wait_ready(), Reference(reference)
-        finally:
-            reference.kill()
-
-
-def way(runtime: Runtime) -> str:
-    (told,) = [line["message"] for line in runtime.log if "the model is called by" in line["message"]]
-    return str(told.removeprefix("the model is called by ").partition(",")[0])
-
-
-def same(one: Any, other: Any) -> bool:
-    """Equal values of equal types; a number that is not finite is null for us and NaN for MLflow's server."""
-    if isinstance(one, list):
-        return isinstance(other, list) and len(one) == len(other) and all(map(same, one, other))
-    if isinstance(other, float) and not math.isfinite(other):
-        return one is None
-    return type(one) is type(other) and one == other
+def compared(name: str, folder: Path) -> AbstractContextManager[tuple[Runtime, Reference]]:
+    return both(flavors() / name, environments.flavors_python(), folder)
 
 
 def tables(names: list[str], missing: bool) -> st.SearchStrategy[list[list[Any]]]:
@@ -107,7 +65,7 @@ def tables(names: list[str], missing: bool) -> st.SearchStrategy[list[list[Any]]
 @pytest.mark.parametrize("name", list(CASES))
 def test_every_flavor_answers_as_pyfunc_to_the_last_bit(name: str, tmp_path: Path) -> None:
     names, expected_way, missing = CASES[name]
-    with both(name, tmp_path) as (runtime, reference):
+    with compared(name, tmp_path) as (runtime, reference):
         assert way(runtime) == expected_way
 
         @generated
@@ -117,28 +75,21 @@ def test_every_flavor_answers_as_pyfunc_to_the_last_bit(name: str, tmp_path: Pat
             expected = reference.ask(document)
             assert same(runtime.post(document).json["predictions"], expected["body"]["predictions"])
             if expected["raw"] is not None and not any(value is None for row in rows for value in row):
-                assert raw(runtime, names, rows) == expected["raw"]
+                assert raw(runtime, columns(names, rows)) == expected["raw"]
 
         each()
 
 
-def raw(runtime: Runtime, names: list[str], rows: list[list[float]]) -> list[Any]:
-    """Type, shape and bytes of the answer, by the protocol that carries them."""
-    columns = [
+def columns(names: list[str], rows: list[list[float]]) -> list[dict[str, Any]]:
+    """The rows as v2's tensors, one a column."""
+    return [
         {"name": name, "datatype": "FP64", "shape": [len(rows)], "data": [row[at] for row in rows]}
         for at, name in enumerate(names)
     ]
-    body = json.dumps({"inputs": columns, "parameters": {"binary_data_output": True}}).encode()
-    answer = runtime.ask("POST", "/v2/models/test/infer", body, JSON)
-    assert answer.status == 200, answer.body
-    head = int(answer.headers["inference-header-content-length"])
-    (output,) = json.loads(answer.body[:head])["outputs"]
-    types = {"FP64": "<f8", "FP32": "<f4", "INT64": "<i8", "INT32": "<i4", "BOOL": "|b1"}
-    return [types[output["datatype"]], output["shape"], answer.body[head:].hex()]
 
 
 def test_a_table_of_mixed_columns_is_what_pyfunc_answers(tmp_path: Path) -> None:
-    with both("mixed", tmp_path) as (runtime, reference):
+    with compared("mixed", tmp_path) as (runtime, reference):
         assert way(runtime) == "pyfunc without its own checks"
         row = st.tuples(
             st.integers(0, 100), st.floats(0, 1000), st.sampled_from(["Oslo", "Rome", "Bern"]), st.booleans()
@@ -156,7 +107,7 @@ def test_a_table_of_mixed_columns_is_what_pyfunc_answers(tmp_path: Path) -> None
 @pytest.mark.parametrize(("name", "width", "bits"), [("array", 10, 64), ("onnx", 4, 32)])
 def test_an_array_is_what_pyfunc_answers(name: str, width: int, bits: int, tmp_path: Path) -> None:
     values = st.floats(-1e6, 1e6) if bits == 64 else st.floats(-1000, 1000, width=32)
-    with both(name, tmp_path) as (runtime, reference):
+    with compared(name, tmp_path) as (runtime, reference):
         assert way(runtime) in ("sklearn.predict", "onnxruntime.run")
 
         @generated

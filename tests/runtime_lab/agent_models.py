@@ -1,0 +1,24 @@
+"""Runs in an environment with MLflow: log one agent of each kind.
+
+python agent_models.py FOLDER
+"""
+
+import sys
+import warnings
+from pathlib import Path
+
+import mlflow
+
+CODE = Path(__file__).with_name("agents.py")
+
+
+def main(folder: Path) -> None:
+    from agents import Chats, Replies, Talks
+
+    for name, agent in (("responses", Replies()), ("chat-agent", Chats()), ("chat-model", Talks())):
+        mlflow.pyfunc.save_model(folder / name, python_model=agent, pip_requirements=["mlflow"], code_paths=[str(CODE)])
+
+
+if __name__ == "__main__":
+    warnings.filterwarnings("ignore")
+    main(Path(sys.argv[1]))
