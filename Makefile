@@ -4,7 +4,7 @@ K := $(PYTHON) ./knobless
 RUN := .venv/bin/python -m
 
 .DEFAULT_GOAL := help
-.PHONY: help up down down-all status test test-engines test-learning test-soak check fast lint types layers bench bench-autoscaler bench-runtimes bench-scale footprint env-dev
+.PHONY: help up down down-all status test test-engines test-flavors test-learning test-soak check fast lint types layers bench bench-autoscaler bench-runtimes bench-scale footprint env-dev
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -22,10 +22,13 @@ status: ## what runs
 	@$(K) status
 
 test: check ## the whole suite, on an embedded cluster of its own (about half an hour once tools are cached)
-	@$(RUN) pytest -n 2 --dist loadscope --durations 15 -m "(cluster or process or slow) and not engines and not learning and not soak"
+	@$(RUN) pytest -n 2 --dist loadscope --durations 15 -m "(cluster or process or slow) and not engines and not flavors and not learning and not soak"
 
 test-engines: env-dev ## vLLM, Triton and LightGBM on the suite's cluster, their images built for it (half an hour, then ten minutes)
 	@$(RUN) pytest -s -m engines
+
+test-flavors: env-dev ## PyTorch, TensorFlow, transformers, statsmodels, Prophet, LangChain: bit for bit as pyfunc (4 GB once)
+	@$(RUN) pytest --durations 5 -m flavors
 
 test-learning: env-dev ## learning, a step of twenty and its decider killed, on the suite's cluster (a quarter of an hour)
 	@$(RUN) pytest -s -m learning

@@ -24,6 +24,9 @@ THREAD_VARIABLES = (
     "BLIS_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
     "NUMEXPR_NUM_THREADS",
+    "TF_NUM_INTRAOP_THREADS",
+    "TF_NUM_INTEROP_THREADS",
+    "RAYON_NUM_THREADS",  # tokenizers
     "LOKY_MAX_CPU_COUNT",  # what scikit-learn's stored n_jobs=-1 means
 )
 
