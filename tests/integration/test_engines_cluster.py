@@ -198,8 +198,8 @@ def trusted(suite: Suite, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Tar
 
 
 def test_a_network_takes_and_gives_bodies_of_megabytes(suite: Suite, running: list[Served]) -> None:
-    """More of them at once than a pod's own shared memory holds."""
-    rows = 150_000
+    """Each instance of Triton's has the largest that it met in shared memory."""
+    rows = 600_000
     target = NET.asked[0].of(suite.target("net"))
     body = encoded({"inputs": [TENSOR | {"shape": [rows, 4], "data": [0.25] * (4 * rows)}], "outputs": [{"name": "y"}]})
 
@@ -211,9 +211,9 @@ def test_a_network_takes_and_gives_bodies_of_megabytes(suite: Suite, running: li
         return len(reply.json["outputs"][0]["data"])
 
     async def many() -> list[int]:
-        return await asyncio.gather(*(ask() for _ in range(12)))
+        return await asyncio.gather(*(ask() for _ in range(4)))
 
-    assert asyncio.run(many()) == [3 * rows] * 12
+    assert asyncio.run(many()) == [3 * rows] * 4
 
 
 @pytest.mark.parametrize("place", [0, 1, 2], ids=["boosted", "talk", "net"])
