@@ -21,7 +21,7 @@ from runtimes.interface.exchange import Exchange
 from runtimes.interface.hooks import Hook, Record, tell
 from runtimes.interface.media import Media, parse_media, wanted_form
 from runtimes.interface.metrics import CLIENT_LEFT, CONTENT_TYPE, Metrics
-from runtimes.interface.patience import ClientLeftError, Patience
+from runtimes.interface.patience import ClientLeftError, Patience, Young
 from runtimes.interface.requests import Buffered, read_body, request_id, wanted_headers
 from runtimes.interface.routes import Does, Route
 from runtimes.interface.settings import Settings
@@ -52,6 +52,7 @@ class Interface:
         self._metrics = metrics
         self._hooks = tuple(hooks)
         self._buffered = Buffered(settings.max_buffered_bytes)
+        self._young = Young()
         self.state = State(last_request_s=time.perf_counter())
         metrics.in_flight.set_function(lambda: self.state.in_flight)
         metrics.buffered.set_function(lambda: self._buffered.held)
@@ -121,7 +122,7 @@ class Interface:
         if not about.tells_itself:
             return Reply(describe.document(about, route))
         due_at = time.perf_counter() + self._settings.deadline_s
-        with Patience(due_at, exchange.receive, _LATE):
+        with Patience(due_at, exchange.receive, _LATE, self._young):
             return await self._engine.answer(_call(exchange, scope, _NO_BODY, b"", due_at))
 
     # A prediction.
@@ -172,7 +173,7 @@ class Interface:
                 route.api, headers.get(b"content-type"), headers.get(b"content-encoding"), about.tells_itself
             )
         due_at = began + allowed_s(settings.deadline_s, headers.get(b"x-knobless-deadline-ms"))
-        with Patience(due_at, exchange.receive, _LATE_BODY) as patience:
+        with Patience(due_at, exchange.receive, _LATE_BODY, self._young) as patience:
             reply = await self._asked(exchange, scope, media, patience)
             if reply.pieces is not None:
                 await self._stream(exchange, reply, patience)

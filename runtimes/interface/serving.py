@@ -18,12 +18,12 @@ from typing import Any
 
 import uvicorn
 import uvloop
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from runtimes.interface.app import Interface, protocol_error_answer
+from runtimes.interface.app import Interface
 from runtimes.interface.drain import POLL_S, Phase, finish_s, keeps_accepting
 from runtimes.interface.engine import CalledEngine, Engine, UpstreamEngine
 from runtimes.interface.hooks import Hook
+from runtimes.interface.http import HttpProtocol
 from runtimes.interface.memory import give_back_large_blocks
 from runtimes.interface.metrics import Metrics
 from runtimes.interface.settings import KEEP_ALIVE_S, Settings
@@ -42,11 +42,12 @@ def run(settings: Settings, build: Build, hooks: Sequence[Hook] = ()) -> int:
 
 
 def listener(host: str, port: int) -> socket.socket:
-    """The listening socket; what it accepts inherits TCP_NODELAY, whatever the event loop does about it."""
+    """The listening socket; what it accepts inherits its options, whatever the event loop does about them."""
     sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _notice_gone_peers(sock)
         sock.bind((host, port))
         sock.listen(_BACKLOG)
         sock.setblocking(False)
@@ -56,12 +57,11 @@ def listener(host: str, port: int) -> socket.socket:
     return sock
 
 
-class HttpProtocol(HttpToolsProtocol):
-    """uvicorn's, with our words for what is not HTTP."""
-
-    def send_400_response(self, msg: str) -> None:
-        self.transport.write(protocol_error_answer())
-        self.transport.close()
+def _notice_gone_peers(sock: socket.socket) -> None:
+    """An idle connection is closed only where nobody is at its other end any more."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_KEEPIDLE"):  # not on a Mac, whose own time is two hours
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_S)
 
 
 class _Server(uvicorn.Server):
@@ -135,7 +135,6 @@ def _config(settings: Settings, app: Interface) -> uvicorn.Config:
         server_header=False,
         access_log=False,
         log_config=None,
-        timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=int(finish_s(settings.deadline_s)),
     )
 

@@ -9,7 +9,7 @@ import pytest
 
 from runtimes.interface.engine import Message
 from runtimes.interface.errors import RefusedError
-from runtimes.interface.patience import ClientLeftError, Patience
+from runtimes.interface.patience import ClientLeftError, Patience, Young
 
 
 class Connection:
@@ -26,7 +26,7 @@ class Connection:
 
 
 def patience(seconds: float, connection: Connection | None = None) -> Patience:
-    return Patience(time.perf_counter() + seconds, (connection or Connection()).receive, "too late")
+    return Patience(time.perf_counter() + seconds, (connection or Connection()).receive, "too late", Young())
 
 
 async def test_a_deadline_is_a_504_with_the_words_of_the_moment() -> None:
@@ -59,11 +59,26 @@ async def test_a_client_is_watched_only_once_nothing_else_reads_from_it() -> Non
         await asyncio.Event().wait()
 
 
+async def test_a_slow_request_is_looked_at_whatever_others_came_and_went_beside_it() -> None:
+    young, left = Young(), Connection()
+    left.left.set()
+
+    async def request(seconds: float, connection: Connection) -> None:
+        with Patience(time.perf_counter() + 60, connection.receive, "", young) as waits:
+            waits.watch()
+            await asyncio.sleep(seconds)
+
+    outcomes = await asyncio.gather(
+        request(0.001, left), request(60, left), request(0.2, Connection()), return_exceptions=True
+    )
+    assert [type(outcome) for outcome in outcomes] == [type(None), ClientLeftError, type(None)]
+
+
 async def test_a_connection_that_breaks_counts_as_left() -> None:
     async def broken() -> Message:
         raise ConnectionResetError
 
-    with pytest.raises(ClientLeftError), Patience(time.perf_counter() + 60, broken, "") as waits:
+    with pytest.raises(ClientLeftError), Patience(time.perf_counter() + 60, broken, "", Young()) as waits:
         waits.watch()
         await asyncio.Event().wait()
 
@@ -81,7 +96,7 @@ async def test_whoever_else_cancels_the_request_is_obeyed_even_where_it_is_late_
     await began.wait()
     if late:
         waits.due_at = 0
-        waits._look()
+        waits.look()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
