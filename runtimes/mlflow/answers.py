@@ -97,9 +97,13 @@ def count_non_finite(arrays: Sequence[Array]) -> int:
 
 
 def _split_arrays(head: Head, view: memoryview, rows: Sequence[int | None]) -> list[Result]:
-    results = [Result([], bool(head.get("records")), client_request_id=head.get("client_request_id")) for _ in rows]
+    described = head["arrays"]
+    if len(rows) == len(described) == 1:
+        ((name, code, shape),) = described
+        return [_result(head, [Array(name, code, tuple(shape), view)])]
+    results = [_result(head, []) for _ in rows]
     at = 0
-    for name, code, shape in head["arrays"]:
+    for name, code, shape in described:
         inner = tuple(shape[1:])
         row_bytes = ITEM_BYTES[code] * math.prod(inner)
         if len(rows) == 1:
@@ -112,6 +116,10 @@ def _split_arrays(head: Head, view: memoryview, rows: Sequence[int | None]) -> l
             result.arrays.append(Array(name, code, (count or 0, *inner), view[at:end]))  # type: ignore[union-attr]
             at = end
     return results
+
+
+def _result(head: Head, arrays: list[Array]) -> Result:
+    return Result(arrays, bool(head.get("records")), client_request_id=head.get("client_request_id"))
 
 
 def _nested(flat: list[Any], shape: Sequence[int]) -> list[Any]:

@@ -25,7 +25,8 @@ from runtimes.mlflow.layout import Buffer
 from runtimes.mlflow.shared import AVAILABLE, SHARED_ABOVE_BYTES, from_shared, to_shared
 
 _PREFIX = struct.Struct("!BBIIQ")
-_encode = json.JSONEncoder(separators=(",", ":")).encode
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+_decode = json.JSONDecoder().raw_decode  # what `json.loads` calls, past what a head of our own does not need
 Dumps = Callable[[Any], bytes]
 Loads = Callable[[bytes | bytearray], Any]
 MAX_HEAD_BYTES = 1 << 22
@@ -49,6 +50,9 @@ class Kind(IntEnum):
     TAKEN = 8  # front: head: how many more pieces the worker may send
     CANCEL = 9  # front: nobody wants the rest of this call
     TWIN = 10  # front: become two; the descriptor is the other one's socket
+
+
+_KINDS = {kind.value: kind for kind in Kind}
 
 
 class FrameError(ValueError):
@@ -82,6 +86,15 @@ def dumps(head: Any) -> bytes:
     return _encode(head).encode()
 
 
+def loads(text: bytes | bytearray) -> Any:
+    """What ``dumps`` wrote; ValueError where it is anything else."""
+    decoded = text.decode()
+    found, end = _decode(decoded)
+    if end != len(decoded):
+        raise ValueError("something follows the JSON")
+    return found
+
+
 def encode_frame(
     kind: Kind, call: int, head: Head, buffers: Sequence[Buffer] = (), fd: int | None = None, dumps: Dumps = dumps
 ) -> Packet:
@@ -102,7 +115,7 @@ def encode_frame(
 class FrameReader:
     """Frames out of a stream that arrives in pieces of any size, and descriptors that come with them."""
 
-    def __init__(self, loads: Loads = json.loads) -> None:
+    def __init__(self, loads: Loads = loads) -> None:
         self._loads = loads
         self._buffer = bytearray()
         self._fds: deque[int] = deque()
@@ -181,7 +194,7 @@ def _prefix(buffer: bytes | bytearray) -> tuple[Kind, int, int, int, int]:
     code, descriptor, call, head_bytes, body_bytes = _PREFIX.unpack_from(buffer)
     if head_bytes > MAX_HEAD_BYTES or body_bytes > MAX_BODY_BYTES:
         raise FrameError("a frame is larger than the protocol allows")
-    try:
-        return Kind(code), descriptor, call, head_bytes, body_bytes
-    except ValueError:
-        raise FrameError(f"no frame has kind {code}") from None
+    kind = _KINDS.get(code)
+    if kind is None:
+        raise FrameError(f"no frame has kind {code}")
+    return kind, descriptor, call, head_bytes, body_bytes

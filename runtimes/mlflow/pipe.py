@@ -13,7 +13,17 @@ from array import array
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 
-from runtimes.mlflow.frames import RECEIVE_BYTES, Frame, FrameError, FrameReader, Head, Kind, encode_frame, received_fds
+from runtimes.mlflow.frames import (
+    RECEIVE_BYTES,
+    Frame,
+    FrameError,
+    FrameReader,
+    Head,
+    Kind,
+    dumps,
+    encode_frame,
+    received_fds,
+)
 from runtimes.mlflow.layout import Buffer
 
 AHEAD = 32  # pieces of a stream that nobody has taken yet
@@ -48,6 +58,7 @@ class Pipe:
         self._reader = FrameReader()
         self._sending = threading.Lock()
         self._windows: dict[int, Window] = {}
+        self._last: tuple[Head, bytes] = ({}, dumps({}))  # most answers are described as the one before
 
     def __enter__(self) -> Pipe:
         return self
@@ -79,7 +90,7 @@ class Pipe:
 
     def send(self, kind: Kind, call: int, head: Head, buffers: Sequence[Buffer] = ()) -> None:
         """Send a whole frame; waits until the socket has taken it."""
-        packet = encode_frame(kind, call, head, buffers)
+        packet = encode_frame(kind, call, head, buffers, dumps=self._dumps)
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [packet.fd]))] if packet.fd is not None else []
         try:
             with self._sending:
@@ -88,6 +99,13 @@ class Pipe:
                     self._sock.sendall(memoryview(b"".join(packet.parts))[sent:])
         finally:
             packet.close()
+
+    def _dumps(self, head: Head) -> bytes:
+        last, text = self._last
+        if head != last:
+            text = dumps(head)
+            self._last = head, text
+        return text
 
     def window(self, call: int) -> Window:
         """How far this call's stream may run ahead."""

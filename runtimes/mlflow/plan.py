@@ -63,11 +63,8 @@ class Plan:
         if self.tables:
             self._fast = {"dataframe_split": self.tables.split, "dataframe_records": self.tables.records}
             self._fast |= {"instances": self.tables.records, "inputs": self._columns_or_records}
-
-    @property
-    def reads(self) -> bool:
-        """Whether a body is read here at all: without a signature, or with a hint, the model's own side knows more."""
-        return not self.chat and not self.signature.raw and (self.tables is not None or self.tensors is not None)
+        # Whether a body is read here at all: without a signature, or with a hint, the model's own side knows more.
+        self.reads = not chat and not signature.raw and (self.tables is not None or self.tensors is not None)
 
     def read(self, body: bytes, media: str) -> Work:
         """The request, read here or, where it is large or only the model knows its form, by the predictor."""

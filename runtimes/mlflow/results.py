@@ -24,6 +24,9 @@ from runtimes.mlflow.layout import ITEM_BYTES, Buffer
 LARGEST_ENCODED_IN_FRONT = 256 * 1024  # a longer result would hold up every other request while it is written out
 
 
+_CODES = {np.dtype(code): code for code in ITEM_BYTES if code not in ("M8", "f2")}
+
+
 @dataclass(slots=True)
 class Outcome:
     """A result's description and its bytes.
@@ -41,9 +44,10 @@ def outcome(result: Any, rows: Sequence[int | None], *, as_text: bool) -> Outcom
     arrays = _arrays(result)
     if arrays is not None:
         named, records = arrays
-        total = sum(count or 0 for count in rows)
-        if len(rows) > 1 and any(not array.ndim or len(array) != total for _, array in named):
-            raise UnsplittableError
+        if len(rows) > 1:
+            total = sum(count or 0 for count in rows)
+            if any(not array.ndim or len(array) != total for _, array in named):
+                raise UnsplittableError
         size = sum(array.nbytes for _, array in named)
         if not (as_text and size > LARGEST_ENCODED_IN_FRONT):
             described = [[name, _code(array), list(array.shape)] for name, array in named]
@@ -93,6 +97,8 @@ def _columns(frame: Any) -> tuple[list[tuple[str | None, Any]], bool] | None:
 
 
 def _numeric(array: Any) -> Any:
+    if type(array) is np.ndarray and array.dtype in _CODES:
+        return array
     if type(array) is not np.ndarray and isinstance(array, np.ma.MaskedArray):
         return None
     if array.dtype == np.float16:
@@ -103,13 +109,15 @@ def _numeric(array: Any) -> Any:
 
 
 def _bytes(array: Any) -> Buffer:
-    contiguous: Any = np.ascontiguousarray(array)
-    return memoryview(contiguous.reshape(-1)).cast("B") if contiguous.size else b""
+    if not array.size:
+        return b""
+    contiguous: Any = array if array.flags.c_contiguous else np.ascontiguousarray(array)
+    return memoryview(contiguous).cast("B")
 
 
 def _code(array: Any) -> str:
-    code = f"{array.dtype.kind}{array.dtype.itemsize}"
-    if code not in ITEM_BYTES:
+    code = _CODES.get(array.dtype)
+    if code is None:
         raise TypeError(f"a result of type {array.dtype} has no form here")
     return code
 

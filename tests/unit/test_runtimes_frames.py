@@ -68,6 +68,7 @@ def test_a_body_of_many_buffers_is_one_body() -> None:
         (b"\x01" + bytes(9) + (MAX_BODY_BYTES + 1).to_bytes(8, "big"), "larger"),
         (b"\x01" + bytes(5) + (2).to_bytes(4, "big") + bytes(8) + b"[]", "not an object"),
         (b"\x01" + bytes(5) + (2).to_bytes(4, "big") + bytes(8) + b"{]", "not JSON"),
+        (b"\x01" + bytes(5) + (3).to_bytes(4, "big") + bytes(8) + b"{}1", "not JSON"),
         (b"\x01\x01" + bytes(4) + (2).to_bytes(4, "big") + (9).to_bytes(8, "big") + b"{}", "without its descriptor"),
     ],
 )
@@ -170,6 +171,15 @@ async def test_another_protocol_ends_the_channel_with_that_reason() -> None:
     with theirs:
         theirs.send(bytes(18))
         assert await ended == "spoke another protocol"
+
+
+def test_each_answer_has_its_own_description_whether_or_not_it_is_the_last_one_s() -> None:
+    heads = [{"arrays": [[None, "i8", [1]]]}, {"arrays": [[None, "i8", [1]]]}, {}, {"arrays": [[None, "i8", [2]]]}]
+    ours, theirs = socket.socketpair()
+    with ours, Pipe(theirs) as pipe:
+        for head in heads:
+            pipe.send(Kind.ANSWER, 1, head)
+        assert [frame.head for frame in FrameReader().feed(ours.recv(1 << 16))] == heads
 
 
 def test_a_stream_may_run_ahead_until_somebody_takes_its_pieces() -> None:
