@@ -26,7 +26,9 @@ from embedded.services import SYSTEM_PATH
 NAMESPACE: Final = "knobless"
 TAIL_LINES: Final = 20
 # buildah insists on a cache in /var/lib/containers: it gets a private layer over /var/lib, in which `home` is the real
-# one again (held open meanwhile, since its path leads into the layer). The first argument is home, then the command.
+# one again (held open meanwhile, since its path leads into the layer) and has the cache: what is known there of a layer
+# that is in the registry need not be packed again, minutes for one of gigabytes. The first argument is home, then the
+# command.
 PRIVATE_MOUNTS: Final = """
 home=$1; private=$1/images/private; shift
 exec 9<"$home"
@@ -36,6 +38,8 @@ mount -t overlay overlay -o "lowerdir=/var/lib,upperdir=$private/upper,workdir=$
 mkdir -p "$home"
 mount --no-canonicalize --rbind /proc/self/fd/9 "$home"
 exec 9<&-
+mkdir -p /var/lib/containers/cache
+mount --bind "$home/images/cache" /var/lib/containers/cache
 exec "$@"
 """
 
@@ -264,7 +268,7 @@ def buildah(home: Path) -> tuple[str, ...]:
 def environment(home: Path) -> dict[str, str]:
     """The caller's proxies, none of them before an embedded registry, and what buildah needs; nothing else."""
     own = {"PATH": SYSTEM_PATH, "HOME": "/root", "STORAGE_DRIVER": "overlay", "TMPDIR": str(home / "images" / "tmp")}
-    for folder in ("tmp", "private"):
+    for folder in ("cache", "private", "tmp"):
         (home / "images" / folder).mkdir(parents=True, exist_ok=True)
     proxies = {name: value for name, value in os.environ.items() if name.lower() in host_settings.PROXY_VARIABLES}
     return own | proxies | host_settings.no_proxy(os.environ)
