@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from functools import lru_cache
 from typing import cast
 from urllib.parse import quote
@@ -71,6 +71,31 @@ class Loopback:
             raise
         if connection.streams:
             return Forwarded(connection.status, connection.headers, pieces=self._pieces(connection))
+        forwarded = Forwarded(connection.status, connection.headers, connection.taken())
+        self._keep(connection)
+        return forwarded
+
+    async def forward_to_the_end(self, call: Call, over: Callable[[], None]) -> Forwarded:
+        """The same in front of an engine that does not notice who leaves: cancelled, the question runs on.
+
+        ``over`` is called once the engine is done with it, whatever came of it. Not for streams.
+        """
+        connection: _Connection | None = None
+        try:
+            connection = self._kept() or await self._opened()
+            await connection.ask(self._head(call), call.body)
+        except asyncio.CancelledError:
+            if connection is None:
+                over()
+            else:
+                connection.abandon(over)
+            raise
+        except BaseException:
+            if connection is not None:
+                connection.close()
+            over()
+            raise
+        over()
         forwarded = Forwarded(connection.status, connection.headers, connection.taken())
         self._keep(connection)
         return forwarded
@@ -164,6 +189,19 @@ class _Connection(asyncio.Protocol):
             transport.write(head)
             transport.write(body)
         return transport_future
+
+    def abandon(self, over: Callable[[], None]) -> None:
+        """Nobody wants the answer any more; ``over`` is called when it is there, or will not come."""
+
+        def ended(future: asyncio.Future[None]) -> None:
+            future.exception()  # seen
+            self.close()
+            over()
+
+        self._answered = future = asyncio.get_running_loop().create_future()
+        future.add_done_callback(ended)
+        if self.complete or not self.open:
+            future.set_result(None)
 
     def more(self) -> asyncio.Future[None]:
         """Done once a stream has said more, or has ended."""

@@ -63,6 +63,8 @@ class Plan:
         if self.tables:
             self._fast = {"dataframe_split": self.tables.split, "dataframe_records": self.tables.records}
             self._fast |= {"instances": self.tables.records, "inputs": self._columns_or_records}
+        elif self.tensors:
+            self._fast = {"instances": self.tensors.plain, "inputs": self.tensors.plain}
         # Whether a body is read here at all: without a signature, or with a hint, the model's own side knows more.
         self.reads = not chat and not signature.raw and (self.tables is not None or self.tensors is not None)
 
@@ -148,10 +150,14 @@ def table_of(payload: Payload, signature: Signature) -> Table:
         return split_table(data)
     if form == "dataframe_records":
         return records_table(data, wanted, form)
+    if form == "inputs" and isinstance(data, dict) and not all(column.scalar for column in signature.columns):
+        return Table(list(data), [[value] for value in data.values()], 1)  # a list may be one value, as MLflow has it
     if form == "inputs" and isinstance(data, dict):
         return columns_table(data, form)
     if isinstance(data, list) and data and isinstance(data[0], dict):
         return records_table(data, wanted, form)
+    if len(signature.columns) == 1 and isinstance(data, str):
+        data = [data]  # one text for a model that takes texts
     if len(signature.columns) == 1 and isinstance(data, list) and not any(isinstance(v, list) for v in data):
         return Table([signature.columns[0].name], [data], len(data))
     return rows_table(data, None, form)

@@ -14,7 +14,7 @@ from runtimes.mlflow.errors import Problem, RefusedError, refused
 from runtimes.mlflow.layout import Block, Buffer, Form, Layout
 from runtimes.mlflow.plan_table import Blocks
 from runtimes.mlflow.signature import Signature, Tensor
-from runtimes.mlflow.tensors import Packed, code_of, pack_tensor, tensor_refusal
+from runtimes.mlflow.tensors import Packed, code_of, pack_plain, pack_tensor, tensor_refusal
 
 
 class TensorPlan:
@@ -26,7 +26,17 @@ class TensorPlan:
         known = [(spec, spec.shape[1:]) for spec in signature.tensors if -1 not in spec.shape[1:]]
         # Its inner lengths may differ from request to request; then a layout is made for each.
         fixed = len(known) == len(signature.tensors)
+        self._inner = [shape for _, shape in known]
         self.layout = _layout(known) if fixed else None
+
+    def plain(self, data: Any) -> Blocks | None:
+        """Lists in which every value is of its tensor's own kind; None where the request needs a closer look."""
+        try:
+            values = [data[spec.name] for spec in self._tensors] if type(data) is dict else [data]
+            packed = [pack_plain(spec, value) for spec, value in zip(self._tensors, values, strict=True)]
+            return None if None in packed else self.pack(packed)  # type: ignore[arg-type]
+        except (KeyError, ValueError, RefusedError):
+            return None
 
     def arrays(self, data: Any, form: str) -> Blocks:
         """``inputs`` or ``instances``: one array, an object of arrays, or a list of objects (one a row)."""
@@ -58,10 +68,12 @@ class TensorPlan:
         rows = {tensor.shape[0] for tensor in packed}
         if len(rows) > 1:
             raise RefusedError(400, f"the tensors have different numbers of rows: {sorted(rows)}", "inputs")
-        layout = _layout([(spec, tensor.shape[1:]) for spec, tensor in given])
+        layout = self.layout
+        if layout is None or [tensor.shape[1:] for tensor in packed] != self._inner:
+            layout = _layout([(spec, tensor.shape[1:]) for spec, tensor in given])
         by_name: dict[str | None, Buffer] = {spec.name: tensor.buffer for spec, tensor in given}
         buffers = [by_name[block.names[0]] for block in layout.blocks]  # type: ignore[index]
-        return Blocks(self.layout if layout == self.layout and self.layout else layout, buffers, rows.pop())
+        return Blocks(layout, buffers, rows.pop())
 
     def _by_name(self, data: Mapping[Any, Any]) -> Blocks:
         if not self._named:

@@ -51,6 +51,17 @@ def pack_tensor(spec: Tensor, value: Any) -> Packed:
     return Packed(code_of(spec), shape, pack_leaves(spec, leaves, math.prod(shape[1:])))
 
 
+def pack_plain(spec: Tensor, value: Any) -> Packed | None:
+    """The same where nothing has to be looked at value by value, else None; what does not fit is refused, too."""
+    code = code_of(spec)
+    if code == "js" or type(value) is not list or not value:
+        return None
+    shape, leaves = flatten(spec, value)
+    check_shape(spec, shape)
+    buffer = pack(code, leaves)
+    return None if buffer is None else Packed(code, shape, buffer)
+
+
 def pack_leaves(spec: Tensor, leaves: Sequence[Any], row_values: int) -> Buffer:
     """The flat values as a buffer of the spec's type."""
     code = code_of(spec)

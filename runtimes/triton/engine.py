@@ -12,6 +12,7 @@ import logging
 import shutil
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import orjson
@@ -125,7 +126,8 @@ class TritonEngine(Collector):
         tensors = loaded.network.tensors
         left_us = int((call.due_at - time.perf_counter()) * 1e6)
         body, json_bytes = infer.request(work, wanted, left_us, tensors.have_rows)
-        answered = await self._running.run(loaded.server.infer(body, json_bytes, call.request_id))
+        ask = partial(loaded.server.infer, body, json_bytes, call.request_id)
+        answered = await self._running.run(ask)
         if answered.status != 200:
             said = answered.body[:1000].decode(errors="replace")
             _log.error("Triton refused", extra={"request_id": call.request_id, "reason": said})

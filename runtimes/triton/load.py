@@ -108,7 +108,7 @@ async def _ask(server: Server, network: Network, reader: Reader, body: bytes) ->
     asked, json_bytes = infer.request(
         reader.read_whole(body, "json"), names, int(_SELF_TEST_S * 1e6), tensors.have_rows
     )
-    answered = await server.infer(asked, json_bytes, "self-test")
+    answered = await server.infer(asked, json_bytes, "self-test", lambda: None)
     if answered.status != 200:
         raise RefusedError(500, answered.body[:300].decode(errors="replace"))
     return infer.outputs(answered, tensors.outputs)

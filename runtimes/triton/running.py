@@ -7,11 +7,15 @@ nobody waits for any more keeps its place until Triton has answered it, for it k
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeVar
 
 T = TypeVar("T")
+Ask = Callable[[Callable[[], None]], Awaitable[T]]
+"""A question to Triton; what it is given is called once, when Triton is done with it."""
 
 
 class Running:
@@ -20,27 +24,21 @@ class Running:
     def __init__(self, places: int, instances: int) -> None:
         self._places = asyncio.Semaphore(places)
         self._instances = instances
-        self._began: dict[asyncio.Task[Any], float] = {}
+        self._began: dict[int, float] = {}
+        self._number = itertools.count()
 
-    async def run(self, asked: Coroutine[Any, Any, T]) -> T:
-        """Ask once there is a place. A cancelled caller leaves the question to run."""
-        try:
-            await self._places.acquire()
-        except asyncio.CancelledError:
-            asked.close()
-            raise
-        task = asyncio.create_task(asked)
-        self._began[task] = time.perf_counter()
-        task.add_done_callback(self._ended)
-        return await asyncio.shield(task)
+    async def run(self, ask: Ask[T]) -> T:
+        """Ask once there is a place."""
+        await self._places.acquire()
+        number = next(self._number)
+        self._began[number] = time.perf_counter()
+        return await ask(partial(self._ended, number))
 
     def stuck(self, longer_than_s: float) -> bool:
         """Whether as many requests as the model has instances have run for longer."""
         before = time.perf_counter() - longer_than_s
         return sum(began < before for began in self._began.values()) >= self._instances
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        del self._began[task]
+    def _ended(self, number: int) -> None:
+        del self._began[number]
         self._places.release()
-        if not task.cancelled():
-            task.exception()  # seen, where nobody waits for it

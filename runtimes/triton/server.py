@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from runtimes.interface.engine import Api, Call, Forwarded, Header
@@ -26,6 +26,7 @@ class Server:
 
     def __init__(self, name: str, most_bytes: int) -> None:
         self._path = f"/v2/models/{name}"
+        self._infer = f"{self._path}/infer"
         self._http_port, self._metrics_port = process.free_port(), process.free_port()
         self._http = Loopback(HOST, self._http_port, most_bytes)
         self._metrics = Loopback(HOST, self._metrics_port, most_bytes)
@@ -55,10 +56,10 @@ class Server:
         self._metrics.close()
         await self._process.stop()
 
-    async def infer(self, body: bytes, json_bytes: int, request_id: str) -> Forwarded:
-        """Ask the model."""
+    async def infer(self, body: bytes, json_bytes: int, request_id: str, over: Callable[[], None]) -> Forwarded:
+        """Ask the model; ``over`` is called once Triton is done with it, whoever still waits."""
         headers = ((LENGTH, b"%d" % json_bytes), (b"content-type", b"application/octet-stream"))
-        return await self._http.forward(_call("POST", f"{self._path}/infer", body, headers, request_id))
+        return await self._http.forward_to_the_end(_call("POST", self._infer, body, headers, request_id), over)
 
     async def loaded(self) -> bool:
         """Whether the model takes requests, by Triton's own word; also whether Triton answers at all."""

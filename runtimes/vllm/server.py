@@ -22,7 +22,7 @@ import uvloop
 
 from runtimes import gpus, jsonlog, quota
 from runtimes.interface.drain import finish_s
-from runtimes.interface.serving import HttpProtocol
+from runtimes.interface.http import HttpProtocol
 from runtimes.termination import EXIT_FAILED
 from runtimes.vllm import arguments, model
 from runtimes.vllm.reason import OURS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import cast
 
 import pytest
@@ -227,6 +228,52 @@ async def test_who_wants_no_more_closes_the_connection(streams: bool) -> None:
         else:
             asking.cancel()
         await left.wait()
+
+
+@pytest.mark.parametrize("ending", [OK, b"not HTTP", b""])
+async def test_a_question_that_nobody_waits_for_runs_to_its_end_and_says_when_that_is(ending: bytes) -> None:
+    asked, go_on, over = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def takes_its_time(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n{}")
+        asked.set()
+        await go_on.wait()
+        assert not reader.at_eof()
+        writer.write(ending)
+        await writer.drain()
+
+    async with serving(takes_its_time) as client:
+        asking = asyncio.create_task(client.forward_to_the_end(call(), over.set))
+        await asked.wait()
+        asking.cancel()
+        await asyncio.wait([asking])
+        assert asking.cancelled()
+        assert not over.is_set()
+        go_on.set()
+        await asyncio.wait_for(over.wait(), 10)
+
+
+async def test_a_question_is_over_once_and_for_whoever_waits_with_its_answer() -> None:
+    ends: list[str] = []
+    says = Says(OK, OK)
+    async with serving(says) as client:
+        for name in ("first", "second"):
+            found = await client.forward_to_the_end(call(), partial(ends.append, name))
+            assert (found.status, found.body) == (200, b"ok")
+    assert (ends, says.connections) == (["first", "second"], 1)
+
+
+async def test_a_question_that_can_not_be_asked_is_over_too() -> None:
+    ends: list[str] = []
+
+    async def closes(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None: ...
+
+    async with serving(closes) as client:
+        with pytest.raises(EngineGoneError):
+            await client.forward_to_the_end(call(), partial(ends.append, "closed at once"))
+    with pytest.raises(RefusedError):
+        await client.forward_to_the_end(call(), partial(ends.append, "nobody listens"))
+    assert ends == ["closed at once", "nobody listens"]
 
 
 async def test_a_slow_client_stops_the_engine_and_not_the_memory() -> None:
