@@ -17,6 +17,7 @@ from runtimes.mlflow.columns import ABSENT
 from runtimes.mlflow.errors import RefusedError
 
 FORMS = ("dataframe_split", "dataframe_records", "instances", "inputs")
+SPOKEN = ("messages", "prompt", "input")  # with one of these a body is a chat, or texts to embed
 _MOST_CELLS = 1 << 24  # of a table made from records, whose keys may all differ
 # Every digit as 0, both signs of an exponent as e: what is looked for is then a fixed text, which is found in bodies of
 # megabytes in a tenth of a regular expression's time.

@@ -16,21 +16,23 @@ DATATYPES = {
     "int8": "INT8", "int16": "INT16", "int32": "INT32", "int64": "INT64",
     "uint8": "UINT8", "uint16": "UINT16", "uint32": "UINT32", "uint64": "UINT64",
 }  # fmt: skip
-_CHAT = {
+_OPENAI = {
     "llm/v1/chat": "/v1/chat/completions",
     "llm/v1/completions": "/v1/completions",
     "agent/v1/chat": "/v1/chat/completions",
     "agent/v2/chat": "/v1/chat/completions",
     "agent/v1/responses": "/v1/responses",
+    "llm/v1/embeddings": "/v1/embeddings",
 }
 
 
 def about(name: str, version: str, head: Mapping[str, Any]) -> About:
     """From what a predictor said of its model."""
     paths = {"/invocations"}
-    if head["chat"]:
-        paths |= {"/v1/models", _CHAT.get(head["task"], "/v1/chat/completions")}
-    else:
+    openai = _openai_path(head)
+    if openai:
+        paths |= {"/v1/models", openai}
+    if not head["chat"]:
         paths.add("/v2")
     native = next((flavor for flavor in head["flavors"] if flavor != "python_function"), "pyfunc")
     return About(
@@ -42,6 +44,13 @@ def about(name: str, version: str, head: Mapping[str, Any]) -> About:
         tensors(head["inputs"], "input"),
         tensors(head["outputs"], "predictions"),
     )
+
+
+def _openai_path(head: Mapping[str, Any]) -> str | None:
+    if head["task"] in _OPENAI:
+        return _OPENAI[head["task"]]
+    takes_messages = any(spec.get("name") == "messages" for spec in head["inputs"] or ())
+    return "/v1/chat/completions" if head["chat"] or (head["speaks"] and takes_messages) else None
 
 
 def tensors(schema: Sequence[Mapping[str, Any]] | None, unnamed: str) -> list[dict[str, Any]]:

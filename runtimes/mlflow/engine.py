@@ -18,6 +18,7 @@ from runtimes.interface.engine import About, Api, Call, Reply
 from runtimes.interface.sse import event
 from runtimes.mlflow import describe
 from runtimes.mlflow.answers import Result, encode_mlflow
+from runtimes.mlflow.bodies import SPOKEN
 from runtimes.mlflow.errors import RefusedError
 from runtimes.mlflow.fleet import Fleet
 from runtimes.mlflow.line import LineFullError
@@ -46,6 +47,7 @@ class MlflowEngine:
         self._pool = Pool(fleet, settings.deadline_s, settings.max_in_flight, own)
         self._plan: Plan | None = None
         self._about: About | None = None
+        self._speaks = False
         self.failed: asyncio.Future[str] = fleet.failed
 
     @property
@@ -76,7 +78,7 @@ class MlflowEngine:
         assert plan is not None, "a request before the model has loaded"
         if call.api is Api.V2:
             return await self._v2(plan, call)
-        if plan.chat and call.media == "json":
+        if call.media == "json" and (call.api is Api.OPENAI or self._is_spoken(plan, call.body)):
             return await self._chat(call)
         if call.media in ("parquet", "arrow"):
             work = await _columnar(plan, call)
@@ -113,11 +115,13 @@ class MlflowEngine:
         return v2_answer.reply(asked, result, self._settings.name, self._settings.version, loaded.head["outputs"])
 
     async def _chat(self, call: Call) -> Reply:
-        work = Work(BODY_LAYOUT, [call.body], None, alone=True)
+        work = _unread(call.body)
         loaded = self._fleet.loaded
         if loaded is None or not loaded.head["streams"] or not _wants_stream(call.body):
             result = await self._run(work, call.request_id, as_text=True)
             body, non_finite = encode_mlflow(result)
+            if call.api is Api.OPENAI:
+                body = _single(body)
             return Reply(body, non_finite=non_finite, client_request_id=result.client_request_id)
         pieces: Pieces = await self._run(work, call.request_id, as_text=True, streamed=True)
         try:
@@ -129,7 +133,18 @@ class MlflowEngine:
 
     def _example(self, loaded: Loaded, example: bytes) -> Work:
         """The model's own example as a request."""
-        return self._planned(loaded).read(example, "json")
+        plan = self._planned(loaded)
+        return _unread(example) if self._is_spoken(plan, example) else plan.read(example, "json")
+
+    def _is_spoken(self, plan: Plan, body: bytes) -> bool:
+        """Whether a body is for the model's own side to read, which alone knows a chat or texts to embed."""
+        if plan.chat or not self._speaks:
+            return plan.chat
+        try:
+            document = orjson.loads(body)
+        except ValueError:
+            return False  # the plan says what is wrong with it
+        return isinstance(document, dict) and any(key in document for key in SPOKEN)
 
     def _planned(self, loaded: Loaded) -> Plan:
         """The plan, which is compiled from what the first predictor says."""
@@ -138,6 +153,7 @@ class MlflowEngine:
             signature = parse_signature(head["inputs"], head["params"], raw=head["raw"])
             self._plan = plan = Plan(signature, chat=head["chat"], loads=orjson.loads)
             compiled = plan.tables.layout if plan.tables else plan.tensors.layout if plan.tensors else None
+            self._speaks = bool(head["speaks"])
             self._pool.usual, self._pool.shares = compiled, bool(head["row_wise"])
         return self._plan
 
@@ -177,6 +193,18 @@ async def _arrow_reply(result: Result, client_request_id: str | None) -> Reply:
 
     body = await asyncio.to_thread(arrow.write, result)
     return Reply(body, content_type=arrow.STREAM, client_request_id=client_request_id)
+
+
+def _single(body: bytes) -> bytes:
+    """A list of one answer as the answer: several of MLflow's flavors take one chat for a batch of one."""
+    if not body.startswith(b"["):
+        return body
+    answers = orjson.loads(body)
+    return orjson.dumps(answers[0]) if len(answers) == 1 else body
+
+
+def _unread(body: bytes) -> Work:
+    return Work(BODY_LAYOUT, [body], None, alone=True)
 
 
 def _wants_stream(body: bytes) -> bool:

@@ -33,6 +33,10 @@ from runtimes.mlflow.signature import Signature, parse_signature
 _SIGNATURE_ERRORS = ("Failed to enforce", "type hint", "Failed to convert", "Invalid input", "Invalid parameters")
 _TRACES_TO = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _CHAT_TASKS = ("llm/v1/chat", "llm/v1/completions", "agent/")
+_EMBEDDING_TASK = "llm/v1/embeddings"
+# What waits for others most of its time runs many calls at once, and what computes itself does not.
+_WAITING_FLAVORS = frozenset({"langchain", "llama_index", "dspy", "openai"})
+_COMPUTING_FLAVORS = frozenset({"transformers", "sentence_transformers"})
 _log = logging.getLogger("runtimes.mlflow.model")
 
 
@@ -49,6 +53,8 @@ class About:
     task: str = ""
     raw: bool = False
     chat: bool = False
+    speaks: bool = False  # also takes a body that is none of the four forms: a chat, or texts to embed
+    overlaps: bool = False
     streams: bool = False
     row_wise: bool = False
     way: str = "pyfunc"
@@ -101,16 +107,13 @@ class LoadedModel:
     def _whole(self, request: Request) -> Outcome:
         """A request that nobody has read yet, and its whole answer."""
         body = bytes(request.buffers[0])
-        if self.plan.reads:
+        spoken = self.about.speaks and request.media == "json"
+        if self.plan.reads and not (spoken and unread.is_spoken(body)):
             work = self.plan.read_whole(body, request.media)
             found = self.answer(_request(work, as_text=request.as_text)) if work.rows else _nothing()
             found.head["client_request_id"] = work.client_request_id
             return found
-        said = (
-            unread.chat(body, self.signature)
-            if self.about.chat
-            else unread.payload(body, request.media, self.signature)
-        )
+        said = unread.chat(body, self.signature) if spoken else unread.payload(body, request.media, self.signature)
         if said.empty:
             return _nothing()
         result = self._caller.whole(said.data, said.params)
@@ -125,7 +128,8 @@ class LoadedModel:
             self._caller.prove(self.plan.read_whole(self.example, "json"))
         except Exception as error:  # the front's self-test finds out the same, with a reason
             _log.debug("nothing could be shown on the input example: %s", type(error).__name__)
-        self.about.row_wise, self.about.way = self._caller.row_wise, self._caller.way
+        self.about.way = self._caller.way
+        self.about.row_wise = self._caller.row_wise and not self.about.overlaps
 
 
 def signature_of(inputs: Any, params: Any, *, raw: bool) -> Signature:
@@ -183,6 +187,8 @@ def _about(metadata: Any) -> About:
     by_hint = getattr(metadata, "_is_signature_from_type_hint", None)
     task = str((getattr(metadata, "metadata", None) or {}).get("task") or "")
     function = metadata.flavors.get("python_function", {})
+    chat, hinted, flavors = task.startswith(_CHAT_TASKS), bool(by_hint()) if by_hint else False, set(metadata.flavors)
+    waits = bool(flavors & _WAITING_FLAVORS)
     return About(
         mlflow=str(mlflow.__version__),
         inputs=None if inputs is None else inputs.to_dict(),
@@ -191,8 +197,10 @@ def _about(metadata: Any) -> About:
         flavors=list(metadata.flavors),
         loader=str(function.get("loader_module") or ""),
         task=task,
-        raw=bool(by_hint()) if by_hint else False,
-        chat=task.startswith(_CHAT_TASKS),
+        raw=hinted,
+        chat=chat,
+        speaks=chat or waits or task == _EMBEDDING_TASK,
+        overlaps=waits or ((chat or hinted) and not flavors & _COMPUTING_FLAVORS),
         streams=bool(function.get("streamable") or function.get("predict_stream_fn")),
     )
 

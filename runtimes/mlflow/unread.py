@@ -14,6 +14,7 @@ import numpy as np
 
 from runtimes.mlflow.bodies import (
     FORMS,
+    SPOKEN,
     Payload,
     Table,
     client_request_id,
@@ -31,7 +32,6 @@ from runtimes.mlflow.plan import table_of
 from runtimes.mlflow.signature import Signature
 
 _OWN_KEYS = frozenset({"client_request_id", "databricks_options"})
-_SPOKEN = ("messages", "prompt", "input")  # with one of these a body is a chat, and one of the four forms without
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ def chat(body: Buffer, signature: Signature) -> Said:
     document = parse_document(bytes(body))
     if not isinstance(document, dict):
         raise RefusedError(400, "the body must be a JSON object")
-    if not any(key in document for key in _SPOKEN) and any(form in document for form in FORMS):
+    if not _spoken(document) and any(form in document for form in FORMS):
         return _formed(payload_of(document), signature)
     declared = {param.name for param in signature.params}
     params = {name: value for name, value in document.items() if name in declared}
@@ -64,6 +64,12 @@ def chat(body: Buffer, signature: Signature) -> Said:
     return Said(data, checked or None, client_request_id(document), chat=True)
 
 
+def is_spoken(body: bytes) -> bool:
+    """Whether a body is a chat, or texts to embed, and none of the four forms."""
+    document = parse_document(body)
+    return isinstance(document, dict) and _spoken(document)
+
+
 def payload(body: bytes, media: str, signature: Signature) -> Said:
     """One of the four forms, CSV or Parquet, as MLflow's own server hands it to a model that it can't check."""
     if media == "csv":
@@ -71,6 +77,10 @@ def payload(body: bytes, media: str, signature: Signature) -> Said:
     if media == "parquet":
         return Said(_parquet(body))
     return _formed(parse_json(body), signature)
+
+
+def _spoken(document: Mapping[str, Any]) -> bool:
+    return any(key in document for key in SPOKEN)
 
 
 def _formed(said: Payload, signature: Signature) -> Said:

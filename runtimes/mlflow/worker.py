@@ -46,7 +46,7 @@ def main(fd: int, folder: Path, slots: int) -> int:
             _log.exception("the model can't be loaded")
             pipe.send(Kind.FAILED, 0, {"reason": reason_of(error)})
             return EXIT_FAILED
-        overlapping = slots if model.about.chat or model.about.raw else 1
+        overlapping = slots if model.about.overlaps else 1
         gc.collect()
         gc.freeze()  # what is there now stays, and is shared with every twin
         Worker(model, pipe, _about(model) | {"slots": overlapping}).serve(overlapping)

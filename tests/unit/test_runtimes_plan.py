@@ -274,3 +274,16 @@ def test_no_rows_are_no_rows_in_every_form() -> None:
         {"dataframe_split": {"columns": list(ROW), "data": []}},
     ):
         assert read(document).rows == 0
+
+
+def test_one_text_is_a_row_for_a_model_that_takes_texts() -> None:
+    texts = Plan(parse_signature([{"type": "string"}], []), loads=orjson.loads)
+    assert outcome(b'{"inputs": "a quiet harbour"}', texts) == outcome(b'{"inputs": ["a quiet harbour"]}', texts)
+
+
+def test_a_list_in_inputs_is_one_value_where_a_column_holds_lists() -> None:
+    """As MLflow has it: without such a column it is that many rows."""
+    messages = [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]
+    chat = Plan(parse_signature([{"type": "array", "items": {"type": "any"}, "name": "messages"}], []))
+    work = read({"inputs": {"messages": messages}}, chat)
+    assert (work.rows, values(work)) == (1, {"messages": [messages]})
