@@ -23,6 +23,7 @@ from runtimes.interface.metrics import Metrics
 from runtimes.interface.serving import drain
 from runtimes.vllm.engine import VllmEngine
 from runtimes.vllm.inner import Application
+from runtimes.vllm.records import hide_values
 from runtimes.vllm.settings import SERVES_VARIABLE, VllmSettings, parse_settings
 
 _log = logging.getLogger("runtimes.vllm.middleware")
@@ -69,9 +70,13 @@ class _Running:
         self._client = client
         self._args = served.state.args
         self._server = served.state.server
-        self._starting = asyncio.create_task(self.engine.start())
+        self._starting = asyncio.create_task(self._start())
         self._ending = asyncio.create_task(self._until_told())
         _tell_that_we_serve()
+
+    async def _start(self) -> None:
+        await self.engine.start()
+        hide_values()  # no client's request came before this
 
     async def _until_told(self) -> None:
         told = asyncio.Event()

@@ -1,0 +1,71 @@
+"""Of vLLM's warnings and errors nothing is kept that a request could have said."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+
+import pytest
+
+from runtimes.jsonlog import JsonFormatter
+from runtimes.vllm.records import WithoutValues, hide_values
+
+
+@pytest.fixture
+def written() -> Iterator[io.StringIO]:
+    """What vLLM's loggers write, through a handler as vLLM has one."""
+    text, logger = io.StringIO(), logging.getLogger("vllm")
+    handler = logging.StreamHandler(text)
+    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    yield text
+    logger.removeHandler(handler)
+    for each in logging.getLogger().handlers:
+        each.filters = [one for one in each.filters if not isinstance(one, WithoutValues)]
+
+
+def test_a_warning_keeps_its_sentence_and_loses_its_values(written: io.StringIO) -> None:
+    hide_values()
+    logger = logging.getLogger("vllm.entrypoints.serving")
+    logger.error("Error with model %s", {"message": "canary"})
+    logger.warning("%(what)s in 5%% of %(where)s", {"what": "canary", "where": "x"})
+    assert written.getvalue() == "ERROR Error with model %s\nWARNING %(what)s in 5%% of %(where)s\n"
+
+
+def test_an_exception_keeps_its_kind_and_place_and_loses_its_text(written: io.StringIO) -> None:
+    hide_values()
+    said = "can" + "ary"  # the line that raises stands in the text, as it is written here
+    try:
+        raise ValueError(said) from KeyError(said)
+    except ValueError:
+        logging.getLogger("vllm.tool_parsers").exception("Error in extracting tool call from %s", said)
+    text = written.getvalue()
+    assert said not in text
+    assert text.startswith("ERROR Error in extracting tool call from %s\n")
+    assert "test_runtimes_vllm_records.py" in text
+    assert text.endswith("ValueError\n")
+
+
+def test_a_warning_of_pythons_keeps_its_place_and_kind() -> None:
+    said = warnings.formatwarning("Expected `str`: input_value='canary'", UserWarning, "/x/main.py", 475, "line")
+    record = logging.makeLogRecord({"name": "py.warnings", "levelno": 30, "msg": "%s", "args": (said,)})
+    assert WithoutValues().filter(record)
+    assert record.getMessage() == "/x/main.py:475: UserWarning"
+
+
+def test_what_vllm_says_of_itself_and_what_others_say_is_whole(written: io.StringIO) -> None:
+    hide_values()
+    logging.getLogger("vllm.v1.metrics").info("Avg prompt throughput: %.1f", 2.5)
+    record = logging.makeLogRecord({"name": "runtimes.vllm", "levelno": 40, "msg": "%s", "args": ("kept",)})
+    assert WithoutValues().filter(record)
+    assert json.loads(JsonFormatter().format(record))["message"] == "kept"
+    assert written.getvalue() == "INFO Avg prompt throughput: 2.5\n"
+
+
+def test_before_that_a_line_is_whole(written: io.StringIO) -> None:
+    logging.getLogger("vllm.config").warning("dtype %s is not supported", "bfloat16")
+    assert written.getvalue() == "WARNING dtype bfloat16 is not supported\n"
