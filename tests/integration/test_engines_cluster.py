@@ -175,7 +175,7 @@ def test_the_official_openai_client_chats_and_streams(
     target = trusted(suite, "talk", monkeypatch)
     base_url = f"https://{target.host}:{target.port}{below}"
     found = environments.told(environments.vllm_python(), "chat_client.py", base_url, "talk")
-    assert found["models"] == ["talk"]
+    assert "talk" in found["models"]
     assert found["whole"] == found["streamed"] != ""
     assert found["pieces"] > 4
 
