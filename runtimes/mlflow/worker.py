@@ -144,8 +144,13 @@ class Worker:
 
 
 def _load(folder: Path) -> LoadedModel:
-    from runtimes.mlflow.model import LoadedModel
-
+    # MLflow's import makes 200,000 objects that stay; every collection meanwhile and later would look at all of them.
+    gc.disable()
+    try:
+        from runtimes.mlflow.model import LoadedModel
+    finally:
+        gc.freeze()
+        gc.enable()
     return LoadedModel(folder)
 
 
