@@ -53,6 +53,12 @@ def flavors_python() -> Path:
 
 
 @functools.cache
+def deep_flavors_python() -> Path:
+    """An interpreter with MLflow and the libraries of its deep, statistical and language flavors."""
+    return _ensure("flavors-deep")
+
+
+@functools.cache
 def triton() -> Path:
     """Triton in the layout of its own images."""
     python = triton_python()
