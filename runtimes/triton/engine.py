@@ -128,11 +128,14 @@ class TritonEngine(Collector):
         body, json_bytes = infer.request(work, wanted, left_us, tensors.have_rows)
         ask = partial(loaded.server.infer, body, json_bytes, call.request_id)
         answered = await self._running.run(ask)
-        if answered.status != 200:
+        try:
+            if answered.status == 200:
+                return infer.outputs(answered, tensors.outputs)
             said = answered.body[:1000].decode(errors="replace")
-            _log.error("Triton refused", extra={"request_id": call.request_id, "reason": said})
-            raise RefusedError(500, MODEL_FAILED)
-        return infer.outputs(answered, tensors.outputs)
+        except infer.BrokenAnswerError as error:
+            said = str(error)
+        _log.error("Triton did not answer", extra={"request_id": call.request_id, "reason": said})
+        raise RefusedError(500, MODEL_FAILED)
 
     # Health and metrics.
 

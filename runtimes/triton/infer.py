@@ -15,13 +15,18 @@ import orjson
 
 from runtimes.interface.engine import Forwarded
 from runtimes.mlflow.answers import Array, count_non_finite
+from runtimes.mlflow.errors import RefusedError
 from runtimes.mlflow.layout import Block, Buffer
 from runtimes.mlflow.plan import Work
 from runtimes.protocols.v2_answer import Output
-from runtimes.protocols.v2_tensors import CODES, DATATYPES, read_texts, to_bytes
+from runtimes.protocols.v2_tensors import CODES, DATATYPES, from_bytes, to_bytes
 from runtimes.triton.tensors import Tensor
 
 LENGTH = b"inference-header-content-length"
+
+
+class BrokenAnswerError(ValueError):
+    """A tensor of an answer does not hold what its shape says, as with a numpy that Triton's back end can't read."""
 
 
 def request(work: Work, wanted: Sequence[str], left_us: int, rows: bool) -> tuple[bytes, int]:
@@ -42,7 +47,7 @@ def request(work: Work, wanted: Sequence[str], left_us: int, rows: bool) -> tupl
 
 
 def outputs(answered: Forwarded, tensors: Sequence[Tensor]) -> list[Output]:
-    """The tensors of an answer, in the model's order and shapes."""
+    """The tensors of an answer, in the model's order and shapes; BrokenAnswerError where one is not whole."""
     length = next((int(value) for name, value in answered.headers if name == LENGTH), len(answered.body))
     head, tail = orjson.loads(answered.body[:length]), memoryview(answered.body)[length:]
     found: dict[str, Output] = {}
@@ -77,8 +82,12 @@ def _input(block: Block, rows: int, size: int, batched: bool) -> dict[str, Any]:
 
 def _output(tensor: Tensor, shape: list[int], raw: Buffer) -> Output:
     shape = shape[: len(tensor.shape)]
-    if tensor.datatype == "BYTES":
-        return Output(tensor.name, "BYTES", shape, texts=read_texts(tensor.name, memoryview(raw)))
+    try:
+        given = from_bytes(tensor.name, tensor.datatype, tuple(shape), memoryview(raw))
+    except RefusedError as error:
+        raise BrokenAnswerError(f"the answer's {error.message}") from None
+    if given.texts is not None:
+        return Output(tensor.name, "BYTES", shape, texts=given.texts)
     array = Array(tensor.name, CODES[tensor.datatype], tuple(shape), raw)
     return Output(tensor.name, tensor.datatype, shape, array)
 

@@ -111,4 +111,7 @@ async def _ask(server: Server, network: Network, reader: Reader, body: bytes) ->
     answered = await server.infer(asked, json_bytes, "self-test", lambda: None)
     if answered.status != 200:
         raise RefusedError(500, answered.body[:300].decode(errors="replace"))
-    return infer.outputs(answered, tensors.outputs)
+    try:
+        return infer.outputs(answered, tensors.outputs)
+    except infer.BrokenAnswerError as error:
+        raise RefusedError(500, str(error)) from None

@@ -117,6 +117,24 @@ def test_outputs_come_in_the_model_s_order_and_shapes() -> None:
     assert (heard.name, heard.shape, heard.texts) == ("heard", [2, 1], ["a", ""])
 
 
+@pytest.mark.case("runtimes-H8")
+@pytest.mark.parametrize(
+    ("name", "datatype", "raw"),
+    [
+        ("label", "INT64", b""),
+        ("label", "INT64", bytes(17)),
+        ("heard", "BYTES", b"\1\0\0\0a"),
+        ("heard", "BYTES", b"\1\0\0\0a\1\0\0\0\xff"),
+        ("heard", "BYTES", b"\1\0\0\0a\1\0"),
+    ],
+)
+def test_a_tensor_without_the_values_that_its_shape_promises_is_no_answer(name: str, datatype: str, raw: bytes) -> None:
+    described = {"name": name, "datatype": datatype, "shape": [2, 1], "parameters": {"binary_data_size": len(raw)}}
+    head = orjson.dumps({"outputs": [described]})
+    with pytest.raises(infer.BrokenAnswerError, match=f"the answer's tensor `{name}`: "):
+        infer.outputs(Forwarded(200, [(infer.LENGTH, b"%d" % len(head))], head + raw), ROWS.outputs)
+
+
 @pytest.mark.case("runtimes-A21")
 def test_predictions_are_mlflow_s_with_null_for_what_is_not_finite() -> None:
     body, count = infer.predictions(answered(), bare=False)
