@@ -176,6 +176,19 @@ def test_an_error_has_the_shape_of_its_path_names_the_field_and_repeats_nothing(
     assert b"4711" not in answer.body
 
 
+def test_the_log_says_what_was_wrong_and_nothing_that_a_request_said(server: Runtime) -> None:
+    said = {"name": "canary-4711", "arguments": "[canary-4711"}
+    calls = [{"id": "1", "type": "function", "function": said}]
+    history = [*HELLO["messages"], {"role": "assistant", "content": "", "tool_calls": calls}, *HELLO["messages"]]
+    assert post(server, CHAT, HELLO | {"model": "canary-4711"}).status == 404
+    assert post(server, RESPONSES, {"model": "canary-4711", "input": "Hello"}).status == 404
+    assert post(server, CHAT, HELLO | {"messages": history}).status == 200
+    log = (server.folder / "log").read_text()
+    assert "canary" not in log
+    assert "Error with model %s" in log
+    assert "has arguments that are not valid" in log
+
+
 @pytest.mark.case("runtimes-A22")
 def test_a_body_without_a_type_is_415(server: Runtime) -> None:
     assert server.ask("POST", CHAT, b"{}", {}).status == 415
