@@ -38,7 +38,7 @@ def declare(suite: Suite, image: str, mode: str) -> None:
     content: dict[str, Any] = {
         "endpoint": "own",
         "image": image,
-        "container": {"protocol": "mlflow", "port": 19413},
+        "container": {"protocol": "mlflow", "port": 19413, "paths": ["/own/path"]},
         "concurrency": {"min": 1, "max": 32},
         "resources": {"cpu": "200m", "memory": "128Mi"},
         "deadline_s": 40,
@@ -50,10 +50,10 @@ def declare(suite: Suite, image: str, mode: str) -> None:
     file.write_text(yaml.safe_dump(content, sort_keys=False))
 
 
-async def predicted(target: Target, seconds: float = 0) -> list[Any]:
+async def predicted(target: Target, seconds: float = 0, part: str = "invocations") -> list[Any]:
     """The stub's answer after this long: the variable, the length of the secret, its user."""
     client = Client(target.port, target.key, target.tls, target.host)
-    reply = await client.call("own", body=sleeping(seconds), headers={"content-type": "application/json"})
+    reply = await client.call("own", part, body=sleeping(seconds), headers={"content-type": "application/json"})
     await client.leave()
     assert reply.status == 200, reply.body
     found: list[Any] = json.loads(reply.body)["predictions"]
@@ -99,4 +99,4 @@ def test_an_image_is_served_with_its_secret_and_replaced_without_a_lost_request(
         wait_until(lambda: first not in running(suite), 120, "the first revision's pod has ended")
     assert not tally.failed, (tally.failed, tally.failures)
     assert tally.total > 50
-    assert asyncio.run(predicted(target))[0] == "second"
+    assert {asyncio.run(predicted(target, part=part))[0] for part in ("invocations", "own/path")} == {"second"}

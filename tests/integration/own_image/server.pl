@@ -33,10 +33,10 @@ while (1) {
 sub answer {
     my ($method, $path, $body) = @_;
     return (200, '{"name": "stub"}') if $method eq "GET" and $path =~ m{^/(health|v2(/health/(live|ready))?)$};
-    my $known = $method eq "POST" && $path =~ m{^/(invocations|v2/models/\w+/infer)$};
+    my $known = $method eq "POST" && $path =~ m{^/(invocations|own/path|v2/models/\w+/infer)$};
     return (404, '{"error": "no such path"}') unless $known;
     return (400, '{"error": "broken"}') unless $body =~ m/^\s*\{.*\}\s*$/s;
-    return (200, '{"model_name": "m", "outputs": []}') unless $path eq "/invocations";
+    return (200, '{"model_name": "m", "outputs": []}') if $path =~ m{^/v2};
     select(undef, undef, undef, $1) if $body =~ /\[\[\s*([0-9.]+)\s*\]\]/;  # seconds to take for it
     return (200, sprintf('{"predictions": ["%s", %d, %d]}', $ENV{MODE} // "", length($ENV{TOKEN} // ""), $>));
 }
