@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import atexit
 import functools
+import json
 import shutil
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from datetime import date
 from pathlib import Path
@@ -19,7 +21,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.integration.runtime_process import Runtime
+from runtimes.quota import cpu, cpu_quota, own_affinity
+from tests.integration.runtime_process import JSON, Runtime, process_of_ours
 from tests.integration.runtime_reference import Reference, both, raw, same, way
 from tests.runtime_lab import environments
 
@@ -182,3 +185,84 @@ CHAINS: dict[str, st.SearchStrategy[Document]] = {
 def test_a_chain_answers_as_pyfunc(name: str, tmp_path: Path) -> None:
     with compared("chains", name, tmp_path) as pair:
         answers_are_the_same(pair, CHAINS[name], unnamed)
+
+
+def openai(runtime: Runtime, path: str, document: Document) -> Any:
+    answer = runtime.ask("POST", path, json.dumps(document).encode(), JSON)
+    assert answer.status == 200, answer.body
+    return answer.json
+
+
+def chat(content: str) -> Document:
+    return {"messages": [{"role": "user", "content": content}]}
+
+
+@pytest.mark.case("runtimes-A29", "runtimes-I3")
+@pytest.mark.parametrize(("kind", "name"), [("text", "chats"), ("chains", "chain-messages")])
+def test_a_chat_is_openai_s_on_openai_s_path_and_many_at_once_are_each_their_own(
+    kind: str, name: str, tmp_path: Path
+) -> None:
+    path, documents = "/v1/chat/completions", [chat(f"harbour {number}") for number in range(12)]
+    with compared(kind, name, tmp_path) as (runtime, reference), ThreadPoolExecutor(6) as clients:
+        answers = list(clients.map(functools.partial(openai, runtime, path), documents))
+        assert {answer["object"] for answer in answers} == {"chat.completion"}
+        expected = [reference.ask(document)["body"] for document in documents]
+        assert [[unnamed(answer)] for answer in answers] == list(map(unnamed, expected))
+
+
+def test_a_chain_streams_as_pyfunc_and_what_waits_holds_nobody_up(tmp_path: Path) -> None:
+    path = "/v1/chat/completions"
+    with compared("chains", "chain-messages", tmp_path) as (runtime, reference), ThreadPoolExecutor(2) as clients:
+        both_met = list(clients.map(functools.partial(openai, runtime, path), [chat("meet"), chat("meet")]))
+        assert [answer["choices"][0]["message"]["content"] for answer in both_met] == ["MEET", "MEET"]
+        document = {**chat("hello quiet harbour"), "stream": True}
+        streamed = runtime.ask("POST", path, json.dumps(document).encode(), JSON).body.decode()
+        *pieces, last = [line.removeprefix("data: ") for line in streamed.splitlines() if line]
+        assert (list(map(unnamed, map(json.loads, pieces))), last) == (
+            list(map(unnamed, reference.ask(document)["pieces"])), "[DONE]",
+        )  # fmt: skip
+
+
+def test_texts_are_embedded_on_openai_s_path_as_on_mlflow_s(tmp_path: Path) -> None:
+    with compared("text", "embeds", tmp_path) as (runtime, reference):
+        for given_ in ("a quiet harbour", ["a quiet harbour", "rain"]):
+            expected = reference.ask({"input": given_})["body"]
+            assert openai(runtime, "/v1/embeddings", {"input": given_}) == expected
+            assert openai(runtime, "/invocations", {"input": given_}) == expected
+
+
+def threads(pid: int) -> list[str]:
+    return [(task / "comm").read_text().strip() for task in Path(f"/proc/{pid}/task").iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("torch", "wide"), ("torch", "within-sklearn"), ("keras", "keras"), ("text", "sentences")]
+)
+def test_a_library_with_threads_is_loaded_by_each_predictor_and_all_of_them_answer(
+    kind: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy of a process has none of its threads, and a call that waits for them never ends."""
+    for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.setenv(variable, "4")  # so that torch has some on any machine
+    model = models(kind) / name
+    python = str(environments.deep_flavors_python())
+    command = ["runtimes.mlflow", "--model", str(model), "--model-python", python, "--predictors", "2"]
+    with process_of_ours(tmp_path / "ours", command) as runtime, ThreadPoolExecutor(6) as clients:
+        pids = runtime.wait_ready().predictors()
+        assert len(runtime.children()) == len(pids) == 2
+        assert all(len(threads(pid)) > 2 for pid in pids)
+        document = json.loads((model / "serving_input_example.json").read_text())
+        bodies = [answer.body for answer in clients.map(runtime.post, [document] * 24)]
+        assert all(json.loads(body)["predictions"] for body in bodies)
+        assert len(set(bodies)) == 1
+        assert runtime.predictors() == pids
+
+
+@pytest.mark.case("runtimes-F2")
+def test_tensorflow_s_threads_are_those_of_the_quota(tmp_path: Path) -> None:
+    python = str(environments.deep_flavors_python())
+    model = models("keras") / "tf-module"
+    command = ["runtimes.mlflow", "--model", str(model), "--model-python", python, "--predictors", "2"]
+    with process_of_ours(tmp_path / "ours", command) as runtime:
+        for pid in runtime.wait_ready().predictors():
+            assert threads(pid).count("tf_Compute") == cpu(2, cpu_quota(), own_affinity()).threads

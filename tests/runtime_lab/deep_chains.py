@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,15 +14,19 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 
+_MEETING = threading.Barrier(2)
+
 
 class Shouts(BaseChatModel):
-    """Says what it hears in upper case, word by word where it is streamed."""
+    """Says what it hears in upper case, word by word where it is streamed; to "meet" it waits for another who does."""
 
     @property
     def _llm_type(self) -> str:
         return "shouts"
 
     def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        if messages[-1].content == "meet":
+            _MEETING.wait(60)
         said = AIMessage(content=str(messages[-1].content).upper(), id="said-1")
         return ChatResult(generations=[ChatGeneration(message=said)])
 

@@ -18,9 +18,23 @@ import numpy as np
 import pandas as pd
 from mlflow.models import ModelSignature, infer_signature
 from mlflow.types import Schema, TensorSpec
+from sklearn.base import BaseEstimator
 
 LAB = Path(__file__).parent
 TEXTS = ["a quiet harbour", "Rain, and then no rain at all."]
+
+
+class Net(BaseEstimator):  # type: ignore[misc]
+    """A network of torch's behind scikit-learn's interface, as whoever trains with skorch has it."""
+
+    def fit(self, x: Any, y: Any) -> Net:
+        self.weights_ = np.full((x.shape[1], 1), 0.5, dtype=np.float32)
+        return self
+
+    def predict(self, x: Any) -> Any:
+        import torch
+
+        return torch.tanh(torch.tensor(np.asarray(x, dtype=np.float32)) @ torch.tensor(self.weights_)).numpy()
 
 
 def torch_models(folder: Path) -> None:
@@ -43,12 +57,16 @@ def torch_models(folder: Path) -> None:
         convolution, folder / "images", input_example=images, signature=_tensors((-1, 1, 8, 8), (-1, 5)),
         serialization_format="pickle",
     )  # fmt: skip
-    # Large enough that one call on its whole example starts torch's threads.
-    wide = np.ones((512, 256), dtype=np.float32)
+    # Large enough that a call on the whole example starts torch's threads.
+    wide = np.linspace(-1, 1, 256 * 256, dtype=np.float32).reshape(256, 256)
     layers = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU(), torch.nn.Linear(256, 1)).eval()
     mlflow.pytorch.save_model(
         layers, folder / "wide", input_example=wide, signature=_tensors((-1, 256), (-1, 1)),
         serialization_format="pickle",
+    )  # fmt: skip
+    mlflow.sklearn.save_model(
+        Net().fit(wide, None), folder / "within-sklearn", input_example=wide, signature=_tensors((-1, 256), (-1, 1)),
+        serialization_format="cloudpickle",
     )  # fmt: skip
 
 
