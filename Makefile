@@ -27,7 +27,7 @@ test: check ## the whole suite, on an embedded cluster of its own (about half an
 test-engines: env-dev ## vLLM, Triton and LightGBM on the suite's cluster, their images built for it (half an hour, then ten minutes)
 	@$(RUN) pytest -s -m engines
 
-test-flavors: env-dev ## PyTorch, TensorFlow, transformers, statsmodels, Prophet, LangChain: bit for bit as pyfunc (4 GB once)
+test-flavors: env-dev ## PyTorch, TensorFlow, transformers, statsmodels, Prophet, LangChain: bit for bit as pyfunc (6 GB once)
 	@$(RUN) pytest --durations 5 -m flavors
 
 test-learning: env-dev ## learning, a step of twenty and its decider killed, on the suite's cluster (a quarter of an hour)
