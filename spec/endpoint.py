@@ -163,6 +163,15 @@ class EndpointSpec(SpecModel):
         return Cpu(cpu.millicores + PROXY_CPU_REQUEST.millicores), Memory(memory.bytes + PROXY_MEMORY.bytes)
 
     @property
+    def asked_at(self) -> str:
+        """The path below the endpoint's own that takes a prediction: of an image with none of its protocol's, the first
+        that it declares."""
+        if self.container is None:
+            return "/invocations"
+        known = {"openai": "/v1/chat/completions", "v2": f"/v2/models/{self.endpoint}/infer", "mlflow": "/invocations"}
+        return known.get(self.container.protocol) or self.container.paths[0]
+
+    @property
     def queue_max(self) -> int:
         """Most requests that wait: default as many as may be in flight, so that one full load can queue."""
         return max(QUEUE_AT_LEAST, self.concurrency.max) if self.queue.max is None else self.queue.max

@@ -153,7 +153,7 @@ def declare_endpoint(site: Site, spec: EndpointSpec) -> None:
     rollout = effective_rollout(spec, site.environment.platform)
     secrets = site.environment.platform.pull_secrets_of(spec.team)
     ModelEndpoint(spec.endpoint, spec, found, registry, rollout, secrets, provider_of(site))
-    path = f"/serving-endpoints/{spec.endpoint}/invocations"
+    path = f"/serving-endpoints/{spec.endpoint}{spec.asked_at}"
     pulumi.export("url", f"{site.cluster.gateway_url or ''}{path}")
     pulumi.export("namespace", names.team_namespace(spec.team))
     pulumi.export("model", found.uri)

@@ -27,6 +27,7 @@ from stacks.cli import (
 from stacks.cli.console import Console
 from stacks.cli.errors import ExitCode
 from stacks.cli.outcome import command
+from stacks.cli.predict import INVOCATIONS
 from stacks.cli.session import Session
 
 VERSION = "0.1.0"
@@ -152,13 +153,16 @@ def logs(session: Session, endpoint: str, follow: bool, lines: int) -> None:
     type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True),
     help="A file with the request's JSON, or - for standard input; else the model's own input example.",
 )
+@click.option(
+    "--path", default=INVOCATIONS, show_default=True, help="Below the endpoint's own; an image's file declares them."
+)
 @click.option("--key-file", type=KEY_FILE, help="A file with the API key.")
 @click.pass_obj
 @command
-def predict(session: Session, endpoint: str, data: Path | None, key_file: Path | None) -> None:
+def predict(session: Session, endpoint: str, data: Path | None, path: str, key_file: Path | None) -> None:
     """Send one prediction through the gateway and print the answer."""
     payload = sys.stdin.buffer.read() if data == Path("-") else data.read_bytes() if data else None
-    sys.exit(0 if views.predict(session, endpoint, payload, key_file) else int(ExitCode.FAILED))
+    sys.exit(0 if views.predict(session, endpoint, payload, key_file, path) else int(ExitCode.FAILED))
 
 
 @cli.group()

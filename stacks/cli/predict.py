@@ -8,7 +8,7 @@ import ssl
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import httpx
 
@@ -27,8 +27,11 @@ class Answer:
     took_ms: float
 
 
-def url(gateway: str, endpoint: str) -> str:
-    return f"{gateway}/serving-endpoints/{endpoint}/invocations"
+INVOCATIONS: Final = "/invocations"
+
+
+def url(gateway: str, endpoint: str, path: str = INVOCATIONS) -> str:
+    return f"{gateway}/serving-endpoints/{endpoint}/{path.removeprefix('/')}"
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class Request:
         ca: what to trust, where this machine does not anyway.
         payload_file: the body, JSON.
         past_proxies: the shell has proxies, none of which leads to this gateway.
+        path: below the endpoint's own.
     """
 
     gateway: str
@@ -50,13 +54,14 @@ class Request:
     ca: Path | None
     payload_file: Path
     past_proxies: bool = False
+    path: str = INVOCATIONS
 
     def curl_line(self) -> str:
         """A line for a shell that repeats the request; the key stays in its file."""
         trust = f" --cacert {shlex.quote(str(self.ca))}" if self.ca else ""
         straight = " --noproxy '*'" if self.past_proxies else ""
         return (
-            f"curl -sS{straight}{trust} {shlex.quote(url(self.gateway, self.endpoint))} \\\n"
+            f"curl -sS{straight}{trust} {shlex.quote(url(self.gateway, self.endpoint, self.path))} \\\n"
             f'  -H "Authorization: Bearer $(cat {shlex.quote(str(self.key_file))})" \\\n'
             f"  -H 'Content-Type: application/json' -d @{shlex.quote(str(self.payload_file))}"
         )
@@ -64,10 +69,10 @@ class Request:
     def send(self) -> Answer:
         """POST it; raises CliError where nothing answers. An HTTP error is an answer."""
         key = self.key_file.read_text().strip()
-        return send(self.gateway, self.endpoint, key, self.payload_file.read_bytes(), self.ca)
+        return send(self.gateway, self.endpoint, key, self.payload_file.read_bytes(), self.ca, self.path)
 
 
-def send(gateway: str, endpoint: str, key: str, payload: bytes, ca: Path | None) -> Answer:
+def send(gateway: str, endpoint: str, key: str, payload: bytes, ca: Path | None, path: str = INVOCATIONS) -> Answer:
     """POST the payload; raises CliError where nothing answers. An HTTP error is an answer."""
     trust = ssl.create_default_context(cafile=str(ca) if ca else None)  # without a file: what this machine trusts
     headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
@@ -75,7 +80,7 @@ def send(gateway: str, endpoint: str, key: str, payload: bytes, ca: Path | None)
     try:
         # The gateway of the embedded cluster is an address of this machine: no proxy of the user's leads there.
         with httpx.Client(verify=trust, timeout=TIMEOUT_S, trust_env=False) as client:
-            response = client.post(url(gateway, endpoint), content=payload, headers=headers)
+            response = client.post(url(gateway, endpoint, path), content=payload, headers=headers)
     except httpx.TransportError as error:
         hint = "`knobless status` shows what runs; `knobless up` starts it"
         raise CliError(f"no answer from {gateway}: {error}", hint=hint, code=ExitCode.NOT_FOUND) from error

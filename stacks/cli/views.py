@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from controllers.kube import Object
@@ -65,9 +66,11 @@ def kubectl(session: Session) -> Path:
     return Path(found)
 
 
-def predict(session: Session, endpoint: str, payload: bytes | None, key_file: Path | None) -> bool:
+def predict(
+    session: Session, endpoint: str, payload: bytes | None, key_file: Path | None, path: str = prediction.INVOCATIONS
+) -> bool:
     """Print the answer and the curl line; says whether it was a 200."""
-    request = _request(session, endpoint, payload, key_file)
+    request = replace(_request(session, endpoint, payload, key_file), path=path)
     return _show(session, request, request.send())
 
 

@@ -68,6 +68,8 @@ def test_a_gateway_that_never_answers_is_an_error_after_the_bound() -> None:
         ({}, "curl -sS --cacert '/a b/ca.crt' https://g:8443/serving-endpoints/wine/invocations "),
         ({"past_proxies": True}, "curl -sS --noproxy '*' --cacert "),
         ({"ca": None}, "curl -sS https://g:8443/"),
+        ({"ca": None, "path": "/generate"}, "curl -sS https://g:8443/serving-endpoints/wine/generate "),
+        ({"ca": None, "path": "generate"}, "curl -sS https://g:8443/serving-endpoints/wine/generate "),
     ],
 )
 def test_the_curl_line_says_what_this_machine_needs_and_no_more(change: dict[str, object], begins: str) -> None:

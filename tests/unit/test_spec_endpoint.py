@@ -183,6 +183,20 @@ concurrency: {min: 1, max: 64}
 CONTAINER = "container: {protocol: v2}"
 
 
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        (MINIMAL, "/invocations"),
+        (IMAGE, "/v2/models/iris/infer"),
+        (IMAGE.replace("v2", "mlflow"), "/invocations"),
+        (IMAGE.replace("v2", "openai"), "/v1/chat/completions"),
+        (IMAGE.replace("protocol: v2", "protocol: http, health: /up, paths: [/generate, /embed]"), "/generate"),
+    ],
+)
+def test_a_prediction_is_asked_for_at_the_path_of_the_protocol(text: str, path: str) -> None:
+    assert load(text).asked_at == path
+
+
 def test_an_image_and_how_it_is_asked_are_enough() -> None:
     spec = load(IMAGE)
     assert (str(spec.image), spec.model) == ("ghcr.io/acme/iris:1.4", None)
