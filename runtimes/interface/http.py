@@ -67,15 +67,15 @@ class Joined:
         """What is written next is an answer's head."""
         self._holds = True
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Send this, now or with what follows."""
-        if self._holds and not data.startswith(_CONTINUE):
-            self._holds, self._head = False, data
+        if self._holds and not bytes(data).startswith(_CONTINUE):
+            self._holds, self._head = False, bytes(data)
             return
         if self._head:
             head, self._head = self._head, b""
             if len(data) <= _COPIED_BYTES:
-                data = head + data
+                data = b"".join((head, data))
             else:
                 self._transport.write(head)
         self._transport.write(data)

@@ -119,11 +119,12 @@ class Wire(asyncio.Transport):
         ([b"head", b"one", b"two"], [b"headone", b"two"]),
         ([b"HTTP/1.1 100 Continue\r\n\r\n", b"head", b"body"], [b"HTTP/1.1 100 Continue\r\n\r\n", b"headbody"]),
         ([b"head", LARGE], [b"head", LARGE]),
+        ([b"head", memoryview(b"body")], [b"headbody"]),
         ([b"head"], [b"head"]),
         ([], []),
     ],
 )
-def test_a_head_leaves_with_what_follows_and_is_never_lost(written: list[bytes], sent: list[bytes]) -> None:
+def test_a_head_leaves_with_what_follows_and_is_never_lost(written: list[Any], sent: list[bytes]) -> None:
     wire = Wire()
     joined = Joined(wire)
     joined.begin()
