@@ -58,10 +58,16 @@ def chat(body: Buffer, signature: Signature) -> Said:
     declared = {param.name for param in signature.params}
     params = {name: value for name, value in document.items() if name in declared}
     data = {name: value for name, value in document.items() if name not in declared and name not in _OWN_KEYS}
+    if isinstance(data.get("input"), str) and _takes_lists(signature, "input"):
+        data["input"] = [{"role": "user", "content": data["input"]}]  # OpenAI's short form of a response's input
     checked, problems = check_params(params, signature.params)
     if problems:
         raise refused(problems)
     return Said(data, checked or None, client_request_id(document), chat=True)
+
+
+def _takes_lists(signature: Signature, name: str) -> bool:
+    return any(column.name == name and column.type == "array" for column in signature.columns)
 
 
 def is_spoken(body: bytes) -> bool:

@@ -102,6 +102,15 @@ def test_an_agent_takes_mlflow_s_forms_too_and_answers_in_them(name: str, tmp_pa
         each()
 
 
+def test_a_text_is_a_response_s_input_as_openai_has_it(tmp_path: Path) -> None:
+    with both(agents() / "responses", model_python(), tmp_path) as (runtime, reference):
+        expected = reference.ask({"input": [{"role": "user", "content": "hello"}]})["body"]
+        assert ask(runtime, "/v1/responses", {"input": "hello"}) == expected
+        assert (
+            pieces(runtime, "/v1/responses", {"input": "hello", "stream": True})[0][-1]["item"] == expected["output"][0]
+        )
+
+
 @pytest.mark.case("runtimes-B11")
 def test_traces_that_nobody_asked_for_are_not_written_beside_the_agent(tmp_path: Path) -> None:
     with both(agents() / "responses", model_python(), tmp_path) as (runtime, reference):
