@@ -55,8 +55,8 @@ def main(folder: Path) -> None:
             mlflow.lightgbm, "lgb-booster",
             lightgbm.LGBMRegressor(**quiet).fit(patients, progress).booster_, patients,
         ),
-        (mlflow.catboost, "cat-regressor", catboost.CatBoostRegressor(20, verbose=0).fit(patients, progress), patients),
-        (mlflow.catboost, "cat-classes", catboost.CatBoostClassifier(20, verbose=0).fit(iris, kinds), iris),
+        (mlflow.catboost, "cat-regressor", catboost.CatBoostRegressor(20, verbose=0, allow_writing_files=False).fit(patients, progress), patients),
+        (mlflow.catboost, "cat-classes", catboost.CatBoostClassifier(20, verbose=0, allow_writing_files=False).fit(iris, kinds), iris),
     ]  # fmt: skip
     for flavor, name, model, x in boosted:
         _save(flavor, model, folder / name, x)
