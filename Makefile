@@ -4,7 +4,7 @@ K := $(PYTHON) ./knobless
 RUN := .venv/bin/python -m
 
 .DEFAULT_GOAL := help
-.PHONY: help up down down-all status test test-engines test-flavors test-learning test-soak check fast lint types layers bench bench-autoscaler bench-runtimes bench-scale footprint env-dev
+.PHONY: help up down down-all status test test-engines test-flavors test-learning test-soak check fast lint types layers bench bench-autoscaler bench-rows bench-runtimes bench-scale footprint env-dev
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -62,6 +62,9 @@ bench-autoscaler: env-dev ## our autoscaler and its rivals in simulation, goals 
 
 bench-runtimes: env-dev ## our MLflow runtime beside MLflow's server, KServe's, MLServer's (at most 10 minutes; QUICK=1: 4)
 	@$(RUN) tests.bench.runtimes $(if $(QUICK),--quick)
+
+bench-rows: env-dev ## what a hundred connections, large bodies, batches and a quota of threads cost, two ways in one run (5 minutes)
+	@$(RUN) tests.bench.runtime_rows
 
 bench-scale: env-dev ## the autoscaler's CPU and memory at 10,000 endpoints, and what its reading costs HAProxy (4 minutes)
 	@$(RUN) tests.bench.autoscaler_scale
