@@ -63,8 +63,9 @@ class Served:
     read: Callable[[Any], Any]
 
     def declare(self, suite: Suite, version: int) -> None:
+        # A replaced version's pod ends once the longest request that it may have is over.
         rollout = {"hold_s": 0, "start_timeout_s": START_S}
-        limits: dict[str, Any] = {"concurrency": {"min": 1, "max": 16}, "deadline_s": 120, "rollout": rollout}
+        limits: dict[str, Any] = {"concurrency": {"min": 1, "max": 16}, "deadline_s": 60, "rollout": rollout}
         suite.declare(self.endpoint, model=f"models:/{self.endpoint}/{version}", **limits, **self.fields)
 
     def answer(self, suite: Suite) -> Any:
