@@ -7,7 +7,7 @@ RUN := .venv/bin/python -m
 .PHONY: help up down down-all status test test-engines test-flavors test-learning test-soak check fast lint types layers bench bench-autoscaler bench-rows bench-runtimes bench-scale footprint env-dev
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 up: ## build what is missing, start the platform and every endpoint under stacks/, send a prediction
 	@$(K) up
