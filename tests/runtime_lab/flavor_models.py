@@ -33,6 +33,7 @@ def main(folder: Path) -> None:
     words = kinds.map({0: "setosa", 1: "versicolor", 2: "virginica"})
     rounds = {"n_estimators": 20}
     quiet: dict[str, Any] = {**rounds, "verbose": -1}
+    silent: dict[str, Any] = {"verbose": 0, "allow_writing_files": False}
 
     sklearn: list[tuple[str, Any, Any, dict[str, Any]]] = [
         ("labels", LogisticRegression(max_iter=500).fit(iris, words), iris, {}),
@@ -55,8 +56,8 @@ def main(folder: Path) -> None:
             mlflow.lightgbm, "lgb-booster",
             lightgbm.LGBMRegressor(**quiet).fit(patients, progress).booster_, patients,
         ),
-        (mlflow.catboost, "cat-regressor", catboost.CatBoostRegressor(20, verbose=0, allow_writing_files=False).fit(patients, progress), patients),
-        (mlflow.catboost, "cat-classes", catboost.CatBoostClassifier(20, verbose=0, allow_writing_files=False).fit(iris, kinds), iris),
+        (mlflow.catboost, "cat-regressor", catboost.CatBoostRegressor(20, **silent).fit(patients, progress), patients),
+        (mlflow.catboost, "cat-classes", catboost.CatBoostClassifier(20, **silent).fit(iris, kinds), iris),
     ]  # fmt: skip
     for flavor, name, model, x in boosted:
         _save(flavor, model, folder / name, x)
