@@ -13,18 +13,61 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from runtimes.interface.app import protocol_error_answer
+from runtimes.interface.settings import KEEP_ALIVE_S
 
+LOOK_S = 60.0  # within twice of which something moves on a connection that is not idle
+MOST_HEAD_BYTES = 64 * 1024  # beside what came in one read; nobody's gateway takes more
+_IDLE_LOOKS, _STUCK_LOOKS = KEEP_ALIVE_S // LOOK_S, 2
 _CONTINUE = b"HTTP/1.1 100 "
 _COPIED_BYTES = 64 * 1024  # a longer body is not copied to save one system call
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """One connection. It is never closed because it is idle: the kernel finds out whether the peer is still there."""
+    """One connection. It is looked at once a minute, not timed for each request: one that is idle is closed after an
+    hour, and after minutes where half a head stays half or nobody takes what was answered."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """The connection stands."""
         super().connection_made(transport)
         self._joined = Joined(transport)
+        self._seen: tuple[Any, int] = (None, 0)  # the last request, and what of answers had not left
+        self._still = 0  # looks in a row at which nothing had moved
+        self._head_of: Any = None
+        self._head_bytes = 0
+        self._timer = self.loop.call_later(LOOK_S, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone."""
+        self._timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Some bytes came; a head that goes on and on is refused."""
+        super().data_received(data)
+        if not self._in_head:
+            return
+        if self.scope is not self._head_of:
+            self._head_of, self._head_bytes = self.scope, 0
+            return
+        self._head_bytes += len(data)
+        if self._head_bytes > MOST_HEAD_BYTES and not self.transport.is_closing():
+            self.send_400_response("")
+
+    @property
+    def _in_head(self) -> bool:
+        return self.scope is not None and (self.cycle is None or self.cycle.scope is not self.scope)
+
+    def _look(self) -> None:
+        seen = self.scope, self.transport.get_write_buffer_size()
+        runs = self.cycle is not None and not self.cycle.response_complete and not self.transport.is_closing()
+        same = seen[0] is self._seen[0] and seen[1] == self._seen[1]
+        self._still = self._still + 1 if same and (seen[1] or not runs) else 0
+        self._seen = seen
+        at_rest = not self._in_head and not seen[1] and not self.transport.is_closing()
+        if self._still >= (_IDLE_LOOKS if at_rest else _STUCK_LOOKS):
+            self.transport.abort()
+        else:
+            self._timer = self.loop.call_later(LOOK_S, self._look)
 
     def send_400_response(self, msg: str) -> None:
         """The answer to what is not HTTP."""

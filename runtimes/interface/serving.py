@@ -58,7 +58,7 @@ def listener(host: str, port: int) -> socket.socket:
 
 
 def _notice_gone_peers(sock: socket.socket) -> None:
-    """An idle connection is closed only where nobody is at its other end any more."""
+    """A peer that is gone without a word is noticed, whatever is on its way to it."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_KEEPIDLE"):  # not on a Mac, whose own time is two hours
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_S)

@@ -11,6 +11,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
+from runtimes.interface import http
 from runtimes.interface.engine import Receive, Scope, Send
 from runtimes.interface.http import HttpProtocol, Joined
 
@@ -22,7 +23,9 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
     """Answers with the path and the body; some paths go wrong half way."""
     await asyncio.sleep(0)
     asked = (await receive()).get("body", b"")
-    body = LARGE if scope["path"] == "/large" else scope["path"].encode() + asked
+    if scope["path"] == "/slow":
+        await asyncio.sleep(0.1)
+    body = {"/large": LARGE, "/huge": LARGE * 100}.get(scope["path"], scope["path"].encode() + asked)
     length = (b"content-length", b"%d" % len(body))
     await send({"type": "http.response.start", "status": 200, "headers": [length]})
     if scope["path"] == "/fails":
@@ -96,6 +99,81 @@ async def test_a_request_that_is_over_is_no_task_any_more() -> None:
         for _ in range(3):
             await asyncio.sleep(0)
         assert not state.tasks
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections are looked at every few milliseconds, and idle ones live for three looks."""
+    monkeypatch.setattr(http, "LOOK_S", 0.005)
+    monkeypatch.setattr(http, "_IDLE_LOOKS", 3)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("said", [b"", b"GET /one HT", b"GET /one HTTP/1.1\r\nhost: pod\r\nx-slow: "])
+async def test_who_says_nothing_or_half_of_it_does_not_keep_the_connection(said: bytes) -> None:
+    async with connected() as (reader, writer, state):
+        writer.write(said)
+        assert await reader.read() == b""
+        assert not state.connections
+
+
+@pytest.mark.usefixtures("quick")
+async def test_half_a_head_that_comes_byte_by_byte_does_not_keep_the_connection() -> None:
+    async with connected() as (reader, writer, state):
+
+        async def drip() -> None:
+            while True:
+                writer.write(b"x")
+                await asyncio.sleep(0.001)
+
+        writer.write(b"GET /one HTTP/1.1\r\nx-slow: ")
+        dripping = asyncio.create_task(drip())
+        with contextlib.suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        dripping.cancel()
+        assert not state.connections
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_connection_that_was_used_is_closed_once_it_has_been_idle_and_never_while_it_answers() -> None:
+    async with connected() as (reader, writer, state):
+        writer.write(POST % (b"slow", b"") + b"ab")
+        assert await answer(reader) == b"/slowab"
+        assert await reader.read() == b""
+        assert not state.connections
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("next_too", [False, True])
+async def test_who_takes_nothing_of_an_answer_does_not_keep_it_in_memory(next_too: bool) -> None:
+    async with connected() as (reader, writer, state):
+        client = cast(asyncio.Transport, writer.transport)
+        client.pause_reading()
+        writer.write((POST % (b"huge", b"") + b"ab") * (1 + next_too))
+        await asyncio.sleep(0.2)
+        assert (state.connections, state.tasks) == (set(), set())
+        client.resume_reading()
+        with contextlib.suppress(ConnectionResetError):
+            assert len(await reader.read()) < 100 * len(LARGE)
+
+
+async def test_a_head_without_end_is_refused() -> None:
+    async with connected() as (reader, writer, _):
+        writer.write(b"GET /one HTTP/1.1\r\nx-long: ")
+        for _ in range(64):
+            writer.write(b"x" * 8192)
+            await asyncio.sleep(0)
+        with contextlib.suppress(ConnectionResetError):
+            assert b" 400 " in await reader.read()
+
+
+async def test_a_head_that_comes_in_pieces_is_read() -> None:
+    async with connected() as (reader, writer, _):
+        for _ in range(2):
+            for piece in (b"POST /o", b"ne HTTP/1.1\r\nx-long: ", b"x" * 8192, b"\r\ncontent-length: 2\r\n\r\nab"):
+                writer.write(piece)
+                await asyncio.sleep(0.001)
+            assert await answer(reader) == b"/oneab"
 
 
 class Wire(asyncio.Transport):
