@@ -31,6 +31,8 @@ class JsonFormatter(logging.Formatter):
         fields.update({key: value for key, value in vars(record).items() if key not in _OWN})
         if record.exc_info:
             fields["stack"] = self.formatException(record.exc_info)
+        elif record.exc_text:
+            fields["stack"] = record.exc_text
         return json.dumps(fields, default=repr)
 
 

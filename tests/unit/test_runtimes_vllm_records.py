@@ -50,6 +50,40 @@ def test_an_exception_keeps_its_kind_and_place_and_loses_its_text(written: io.St
     assert text.endswith("ValueError\n")
 
 
+def _values_only(logger: logging.Logger, said: str) -> None:
+    logger.error(f"Tool call arguments '{said}' do not end")
+    logger.error(ValueError(said))
+
+
+@pytest.mark.parametrize("name", ["vllm.tool_parsers.utils", "asyncio", "transformers"])
+def test_a_message_that_has_its_values_inside_keeps_only_its_place(
+    written: io.StringIO, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", logging.getLogger("vllm").handlers)
+    hide_values()
+    _values_only(logging.getLogger(name), "can" + "ary")
+    logging.getLogger(name).error("Said as it is written")
+    lines = written.getvalue().splitlines()
+    assert "canary" not in str(lines)
+    assert "test_runtimes_vllm_records.py" in lines[0]
+    assert lines[-1] == "ERROR Said as it is written"
+
+
+def test_our_own_line_is_whole_but_for_what_an_exception_says() -> None:
+    said = "can" + "ary"
+    try:
+        raise ValueError(said)
+    except ValueError as error:
+        raised = (type(error), error, error.__traceback__)
+    record = logging.makeLogRecord({"name": "runtimes.interface.app", "levelno": 40, "msg": "%s", "args": ("kept",)})
+    record.exc_info = raised
+    assert WithoutValues().filter(record)
+    line = json.loads(JsonFormatter().format(record))
+    assert line["message"] == "kept"
+    assert line["stack"].endswith("ValueError")
+    assert said not in str(line)
+
+
 def test_a_warning_of_pythons_keeps_its_place_and_kind() -> None:
     said = warnings.formatwarning("Expected `str`: input_value='canary'", UserWarning, "/x/main.py", 475, "line")
     record = logging.makeLogRecord({"name": "py.warnings", "levelno": 30, "msg": "%s", "args": (said,)})
