@@ -45,7 +45,7 @@ class Job:
             or theirs.rows is None
             or theirs.rows > LARGEST_SHARED_ROWS
             or (mine.layout is not theirs.layout and mine.layout != theirs.layout)
-            or mine.params != theirs.params
+            or (mine.params is not theirs.params and repr(mine.params) != repr(theirs.params))  # True == 1 == 1.0
             or self.as_text != other.as_text
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 from array import array
 from typing import Any
@@ -59,6 +60,16 @@ def test_equal_parameters_and_layouts_share_and_others_do_not() -> None:
         job(*[(1.0, "x")] * (batch.LARGEST_SHARED_ROWS + 1)),
     ):
         assert not plain.like(other)
+
+
+@pytest.mark.parametrize(("one", "other"), [(True, 1), (1, 1.0), (0.0, -0.0), ({"deep": [1]}, {"deep": [True]})])
+def test_parameters_that_python_calls_equal_and_a_model_does_not_are_not_shared(one: Any, other: Any) -> None:
+    """As those are that only MLflow itself checks: objects, and a zero's sign."""
+    first, second = job((1, "a")), job((2, "b"))
+    first.work.params, second.work.params = {"k": one}, {"k": other}
+    assert not first.like(second)
+    second.work.params = {"k": copy.deepcopy(one)}
+    assert first.like(second)
 
 
 def test_a_request_with_labels_of_its_rows_shares_with_nobody() -> None:
