@@ -75,18 +75,24 @@ class Fleet:
 
     async def _first(self, count: int) -> list[Predictor]:
         """As many predictors as there shall be: one load and its twins where that can be, else as many loads."""
-        if count > 1 and twins.might_fork(self._settings.model) and twins.adopt():
-            template = await self._load()
-            if template.loaded.result().head["twins"]:
-                try:
-                    copies = [await self._twin(template) for _ in range(count)]
-                except NoTwinError as refusal:
-                    _log.info("each predictor loads the model: %s", refusal)
-                else:
-                    self._template = template
-                    return copies
-            return [template, *await self._loads(count - 1)]
-        return await self._loads(count)
+        if count < 2 or not twins.might_fork(self._settings.model) or not twins.adopt():
+            return await self._loads(count)
+        template = await self._load()
+        copies = await self._copies(template, count) if template.loaded.result().head["twins"] else []
+        if len(copies) == count:
+            self._template = template
+            return copies
+        return [template, *copies, *await self._loads(count - 1 - len(copies))]
+
+    async def _copies(self, template: Predictor, count: int) -> list[Predictor]:
+        """As many as it allows."""
+        copies: list[Predictor] = []
+        try:
+            while len(copies) < count:
+                copies.append(await self._twin(template))
+        except NoTwinError as refusal:
+            _log.info("each predictor loads the model: %s", refusal)
+        return copies
 
     async def _loads(self, count: int) -> list[Predictor]:
         loads = [asyncio.create_task(self._load()) for _ in range(count)]

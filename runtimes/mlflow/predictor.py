@@ -79,7 +79,7 @@ class Predictor:
     ) -> Predictor:
         """Start the process; ``loaded`` says later whether the model is in memory."""
         predictor = cls(on_gone)
-        ours, theirs = socket.socketpair()
+        ours, theirs = _sockets()
         with theirs:
             predictor._channel = Channel(ours, predictor._received, predictor._lost)
             try:
@@ -97,7 +97,7 @@ class Predictor:
     def twin_of(cls, template: Predictor, on_gone: Callable[[Predictor], None]) -> Predictor:
         """A copy of a process that has loaded the model and runs no calls; ``loaded`` says later that it is there."""
         predictor = cls(on_gone)
-        ours, theirs = socket.socketpair()
+        ours, theirs = _sockets()
         predictor._channel = Channel(ours, predictor._received, predictor._lost)
         if template._channel is not None:
             template._channel.send(Kind.TWIN, 0, {}, fd=theirs.detach())
@@ -234,3 +234,10 @@ class Predictor:
         calls, self._calls = self._calls, {}
         for done in calls.values():
             done(died)
+
+
+def _sockets() -> tuple[socket.socket, socket.socket]:
+    try:
+        return socket.socketpair()
+    except OSError as error:
+        raise LoadFailedError(f"there is no socket for a predictor: {error.strerror}") from None
