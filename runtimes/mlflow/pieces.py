@@ -46,6 +46,12 @@ class Pieces(AsyncGenerator[bytes, None]):
         self._outcome = outcome
         self._news.set()
 
+    def give_up(self) -> None:
+        """Nobody wants the rest."""
+        self._over = True
+        self._waiting.clear()
+        self.told(None)
+
     async def ready(self) -> None:
         """Wait for the first piece or the end; what the model refused before its first piece is raised here."""
         while not self._waiting and self._outcome is None:
@@ -68,9 +74,7 @@ class Pieces(AsyncGenerator[bytes, None]):
 
     async def athrow(self, typ: Any, val: Any = None, tb: TracebackType | None = None) -> bytes:
         """Give the rest up."""
-        self._over = True
-        self._waiting.clear()
-        self.told(None)
+        self.give_up()
         raise typ if val is None else val
 
     async def _next_news(self) -> None:

@@ -114,7 +114,10 @@ class Pool:
     def abandon(self, job: Job) -> None:
         """Nobody wants the answer any more: a waiting request leaves the line, a running one can't be stopped."""
         self._line.leave(job)
-        job.future.cancel()
+        future = job.future
+        future.cancel()
+        if not future.cancelled() and future.exception() is None and job.streamed:
+            future.result().give_up()  # it had begun at the very moment at which its client was given up
 
     def _take(self) -> Predictor | None:
         """A predictor with a free slot; the one that became free last, whose memory is still warm."""

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from runtimes.interface import metrics as interface
 from runtimes.mlflow.answers import encode_mlflow
 from runtimes.mlflow.batch import Job
+from runtimes.mlflow.errors import RefusedError
 from runtimes.mlflow.fleet import Fleet
 from runtimes.mlflow.frames import Frame, Kind
 from runtimes.mlflow.metrics import Metrics
-from runtimes.mlflow.pieces import Done
+from runtimes.mlflow.pieces import Done, Pieces
 from runtimes.mlflow.plan import Plan
 from runtimes.mlflow.pool import Pool
 from runtimes.mlflow.signature import parse_signature
@@ -32,6 +33,7 @@ class Answering:
 
     def __init__(self) -> None:
         self.calls: list[list[str]] = []
+        self.told: list[int | None] = []
         self._running: tuple[list[str], Done] | None = None
 
     @property
@@ -46,6 +48,12 @@ class Answering:
         assert self.free
         self.calls.append(head["ids"])
         self._running = head["ids"], done
+
+    def stream(self, head: dict[str, Any], buffers: object, done: Done) -> Pieces:
+        self.send(head, buffers, done)
+        pieces = Pieces()
+        pieces.told = self.told.append
+        return pieces
 
     def answer(self) -> None:
         assert self._running is not None
@@ -84,6 +92,31 @@ async def test_a_lone_request_runs_at_once_and_all_that_wait_run_the_moment_the_
     assert predictor.calls == [["a"], ["b", "c", "d"]]
     predictor.answer()
     assert [answer(job) for job in (first, *others)] == [b'{"predictions":["%c"]}' % name for name in b"abcd"]
+
+
+async def test_a_stream_that_begins_as_its_client_leaves_is_given_up_and_holds_no_predictor() -> None:
+    """The future is done already, so a cancellation reaches only who waits for it."""
+    predictor = Answering()
+    pool = pool_of(predictor)
+    ask(pool, "a")
+    job = pool.submit(PLAN.read(b'{"dataframe_records": [{"x": 1}]}', "json"), "b", streamed=True)
+    predictor.answer()
+    assert (predictor.calls, predictor.told) == ([["a"], ["b"]], [])
+    pool.abandon(job)
+    assert predictor.told == [None]
+
+
+@pytest.mark.parametrize("outcome", [None, RefusedError(500, "the model failed")])
+async def test_who_leaves_as_the_answer_comes_leaves_nothing_behind(outcome: Exception | None) -> None:
+    predictor = Answering()
+    pool = pool_of(predictor)
+    job = ask(pool, "a")
+    if outcome is None:
+        predictor.answer()
+    else:
+        job.future.set_exception(outcome)
+    pool.abandon(job)
+    assert job.future.done()
 
 
 @pytest.mark.case("runtimes-E4")
