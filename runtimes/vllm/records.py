@@ -11,7 +11,7 @@ import logging
 import sys
 import traceback
 
-_VLLM, _OURS, _PYTHON = "vllm", "runtimes", "py.warnings"
+_OURS, _PYTHON = "runtimes", "py.warnings"
 
 
 class WithoutValues(logging.Filter):
@@ -31,9 +31,10 @@ class WithoutValues(logging.Filter):
 
 def hide_values() -> None:
     """From now on, in every line that this process writes."""
-    for logger in (logging.getLogger(_VLLM), logging.getLogger()):
-        for handler in logger.handlers:
-            handler.addFilter(WithoutValues())
+    own, loggers = WithoutValues(), logging.getLogger().manager.loggerDict.values()
+    for logger in (logging.getLogger(), *loggers):
+        for handler in logger.handlers if isinstance(logger, logging.Logger) else ():
+            handler.addFilter(own)
 
 
 def _sentence(record: logging.LogRecord) -> str:

@@ -69,6 +69,19 @@ def test_a_message_that_has_its_values_inside_keeps_only_its_place(
     assert lines[-1] == "ERROR Said as it is written"
 
 
+def test_a_logger_with_a_handler_of_its_own_is_no_way_around_it() -> None:
+    """As uvicorn's is, in vLLM's process."""
+    text, logger = io.StringIO(), logging.getLogger("uvicorn.like")
+    handler = logging.StreamHandler(text)
+    logger.addHandler(handler)
+    try:
+        hide_values()
+        logger.error("Exception in %s", "canary", exc_info=ValueError("canary"))
+    finally:
+        logger.removeHandler(handler)
+    assert text.getvalue() == "Exception in %s\nValueError\n"
+
+
 def test_our_own_line_is_whole_but_for_what_an_exception_says() -> None:
     said = "can" + "ary"
     try:
