@@ -101,6 +101,9 @@ class Interface:
             await exchange.refuse(refusal)
         except ClientLeftError:
             pass
+        except Exception:
+            _log.exception("a question about the model could not be answered", extra={"request_id": exchange.id})
+            await exchange.refuse(RefusedError(500, "the server failed on this request"))
 
     async def _alive(self, exchange: Exchange) -> None:
         if not self._engine.live:

@@ -7,12 +7,14 @@ import gzip
 import json
 import re
 import sys
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Iterable
 from types import FrameType
 from typing import Any
 
 import pytest
 import zstandard
+from prometheus_client import Metric
+from prometheus_client.registry import Collector
 
 from runtimes.interface.drain import Phase
 from runtimes.interface.engine import Api, Call, Reply
@@ -608,6 +610,27 @@ async def test_requests_and_values_that_are_not_finite_are_counted() -> None:
     assert f'knobless_runtime_requests_total{{code="200",{labels}}} 1.0' in text
     assert f'knobless_runtime_requests_total{{code="415",{labels}}} 1.0' in text
     assert f"knobless_runtime_requests_in_flight{{{labels}}} 0.0" in text
+
+
+@pytest.mark.case("runtimes-B3", "runtimes-B4")
+@pytest.mark.parametrize("path", ["/v1/models", "/metrics"])
+async def test_what_fails_outside_of_a_prediction_has_the_shape_of_its_path_too(path: str) -> None:
+    class Failing(Collector):
+        def collect(self) -> Iterable[Metric]:
+            if known:
+                raise ValueError("token 4711")
+            return []
+
+    async def does(call: Call) -> Reply:
+        raise ValueError("token 4711")
+
+    known: list[bool] = []
+    app = interface(Engine(does, tells_itself=True))
+    app._metrics.also(Failing())
+    known.append(True)
+    answer = await ask(app, "GET", path)
+    assert (answer.status, b"4711" in answer.body) == (500, False)
+    assert set(answer.json["error"]) >= {"code", "message"}
 
 
 async def test_metadata_come_from_the_engine_where_it_tells_itself() -> None:
