@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -61,6 +61,12 @@ class Caller:
         if self._takes_params:
             return self._pyfunc.predict(data, params=dict(params) if params else None)
         return self._pyfunc.predict(data)
+
+    def pieces(self, data: Any, params: Mapping[str, Any] | None) -> Iterator[Any]:
+        """The same, piece by piece."""
+        if params:  # which an MLflow that does not know them has let nobody declare
+            return iter(self._pyfunc.predict_stream(data, params=dict(params)))
+        return iter(self._pyfunc.predict_stream(data))
 
     def prove(self, example: Work) -> None:
         """Choose the way and find out whether the model is row-wise; the example itself must have passed."""

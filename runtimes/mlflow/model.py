@@ -97,7 +97,7 @@ class LoadedModel:
         """The pieces of a streamed answer, each one JSON document."""
         try:
             said = unread.chat(request.buffers[0], self.signature)
-            for piece in self._pyfunc.predict_stream(said.data):
+            for piece in self._caller.pieces(said.data, said.params):
                 yield encode(piece)[0]
         except RefusedError:
             raise

@@ -58,6 +58,16 @@ def test_code_that_can_not_be_called_is_refused_at_load_with_what_fits(
         assert "predict(model_input) or predict(context, model_input)" in runtime.reason
 
 
+def test_a_parameter_counts_in_a_stream_as_in_a_whole_answer(customer: Path, tmp_path: Path) -> None:
+    asked = {"prompt": "hello", "times": 3}
+    with serve(customer / "repeats", tmp_path, "--predictors", "1") as runtime:
+        assert runtime.wait_ready().post(asked).json == [{"said": "hello"}] * 3
+        streamed = runtime.post(asked | {"stream": True}).body
+        assert streamed.count(b'data: {"said":"hello"}') == 3
+        wrong = runtime.post({"prompt": "hello", "times": "canary", "stream": True})
+        assert (wrong.status, wrong.error["field"]) == (400, "times")
+
+
 @pytest.mark.case("runtimes-H9")
 def test_a_setting_of_mlflow_s_that_forbids_a_model_is_the_reason(
     customer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -11,7 +11,7 @@ from pathlib import Path
 import mlflow
 import pandas as pd
 from mlflow.models import ModelSignature, infer_signature
-from mlflow.types import ColSpec, Schema
+from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema
 
 SIGNED = {"signature": ModelSignature(Schema([ColSpec("double", "x")])), "pip_requirements": ["mlflow"]}
 EXAMPLE = pd.DataFrame({"x": [1.0, 2.0]})
@@ -75,11 +75,25 @@ class NeedsKeyword(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
         return [1.0] * len(rows)
 
 
+class Repeats(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
+    def predict(self, context, model_input, params=None):  # type: ignore[no-untyped-def]
+        return list(self.predict_stream(context, model_input, params))
+
+    def predict_stream(self, context, model_input, params=None):  # type: ignore[no-untyped-def]
+        said = model_input["prompt"]
+        yield from ({"said": said if isinstance(said, str) else said[0]} for _ in range(params["times"]))
+
+
 def main(folder: Path) -> None:
     warnings.filterwarnings("ignore")
     models = {"any-names": AnyNames(), "one-name": OneName(), "three-names": ThreeNames(), "keyword": NeedsKeyword()}
     for name, model in models.items():
         mlflow.pyfunc.save_model(folder / name, python_model=model, **SIGNED)
+    prompt = ModelSignature(Schema([ColSpec("string", "prompt")]), None, ParamSchema([ParamSpec("times", "long", 1)]))
+    mlflow.pyfunc.save_model(
+        folder / "repeats", python_model=Repeats(), signature=prompt, pip_requirements=["mlflow"], streamable=True,
+        metadata={"task": "llm/v1/completions"},
+    )  # fmt: skip
     with tempfile.TemporaryDirectory() as author:  # nobody else's machine has this path
         code = Path(author) / "triple.py"
         code.write_text(FROM_CODE)
