@@ -19,6 +19,7 @@ from typing import Any
 
 import mlflow
 
+from runtimes.jsonlog import place_of
 from runtimes.mlflow import own_code, unread
 from runtimes.mlflow.calling import Caller
 from runtimes.mlflow.calls import Request, UnsplittableError
@@ -154,7 +155,7 @@ def _nothing() -> Outcome:
 def _told(error: Exception) -> RefusedError:
     """What the model's code raised, as a refusal, with a line in the log."""
     if _is_signature_error(error):
-        _log.warning("the input does not fit the model", exc_info=error)
+        _log.warning("the input does not fit the model", extra={"stack": place_of(error)})  # its text repeats the input
         return RefusedError(400, "the input does not fit the model's signature")
     _log.error("the model failed", exc_info=error)
     return RefusedError(500, MODEL_FAILED)

@@ -136,6 +136,11 @@ def test_a_type_hinted_model_takes_inputs_only_and_checks_them_itself(tmp_path: 
         assert "send it as `inputs`" in refused(runtime.post({"dataframe_records": [{"a": 1}]}), "dataframe_records")
         wrong = runtime.post({"inputs": [4242]})
         assert (wrong.status, b"4242" in wrong.body) == (400, False)
+        assert runtime.post({"inputs": [{"canary-4711": 1}]}).status == 400
+        assert [line["stack"][-15:] for line in runtime.log if "does not fit" in line["message"]] == [
+            "MlflowException"
+        ] * 2
+        assert "canary" not in str(runtime.log)
 
 
 # Values: one good row with one value changed.

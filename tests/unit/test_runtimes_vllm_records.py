@@ -10,8 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from runtimes.jsonlog import JsonFormatter
-from runtimes.vllm.records import WithoutValues, hide_values
+from runtimes.jsonlog import JsonFormatter, WithoutValues, hide
+from runtimes.mlflow.worker import _is_mlflow
+from runtimes.vllm.records import hide_values
+
+VALUES = WithoutValues(says=lambda name: not name.startswith("runtimes"), raises=lambda name: True)
 
 
 @pytest.fixture
@@ -90,7 +93,7 @@ def test_our_own_line_is_whole_but_for_what_an_exception_says() -> None:
         raised = (type(error), error, error.__traceback__)
     record = logging.makeLogRecord({"name": "runtimes.interface.app", "levelno": 40, "msg": "%s", "args": ("kept",)})
     record.exc_info = raised
-    assert WithoutValues().filter(record)
+    assert VALUES.filter(record)
     line = json.loads(JsonFormatter().format(record))
     assert line["message"] == "kept"
     assert line["stack"].endswith("ValueError")
@@ -100,7 +103,7 @@ def test_our_own_line_is_whole_but_for_what_an_exception_says() -> None:
 def test_a_warning_of_pythons_keeps_its_place_and_kind() -> None:
     said = warnings.formatwarning("Expected `str`: input_value='canary'", UserWarning, "/x/main.py", 475, "line")
     record = logging.makeLogRecord({"name": "py.warnings", "levelno": 30, "msg": "%s", "args": (said,)})
-    assert WithoutValues().filter(record)
+    assert VALUES.filter(record)
     assert record.getMessage() == "/x/main.py:475: UserWarning"
 
 
@@ -108,7 +111,7 @@ def test_what_vllm_says_of_itself_and_what_others_say_is_whole(written: io.Strin
     hide_values()
     logging.getLogger("vllm.v1.metrics").info("Avg prompt throughput: %.1f", 2.5)
     record = logging.makeLogRecord({"name": "runtimes.vllm", "levelno": 40, "msg": "%s", "args": ("kept",)})
-    assert WithoutValues().filter(record)
+    assert VALUES.filter(record)
     assert json.loads(JsonFormatter().format(record))["message"] == "kept"
     assert written.getvalue() == "INFO Avg prompt throughput: 2.5\n"
 
@@ -116,3 +119,13 @@ def test_what_vllm_says_of_itself_and_what_others_say_is_whole(written: io.Strin
 def test_before_that_a_line_is_whole(written: io.StringIO) -> None:
     logging.getLogger("vllm.config").warning("dtype %s is not supported", "bfloat16")
     assert written.getvalue() == "WARNING dtype bfloat16 is not supported\n"
+
+
+def test_of_a_predictor_mlflow_s_lines_are_cut_and_the_customer_s_are_not(written: io.StringIO) -> None:
+    """MLflow names the columns and the values that it did not expect; the customer's own code may say what it likes."""
+    hide(WithoutValues(says=_is_mlflow, raises=_is_mlflow))
+    for name in ("mlflow.models.utils", "vllm.customer"):
+        record = logging.LogRecord(name, logging.WARNING, "utils.py", 7, "Found extra %s", ("canary",), None)
+        for handler in logging.getLogger("vllm").handlers:
+            handler.handle(record)
+    assert written.getvalue().splitlines() == ["WARNING Found extra %s", "WARNING Found extra canary"]
