@@ -34,6 +34,7 @@ from runtimes.quota import cpu, cpu_quota, own_affinity
 
 _EMPTY = b'{"predictions":[]}'
 _DONE = b"data: [DONE]\n\n"
+_SPOKEN = tuple(f'"{key}"'.encode() for key in SPOKEN)
 
 
 class MlflowEngine:
@@ -138,8 +139,8 @@ class MlflowEngine:
 
     def _is_spoken(self, plan: Plan, body: bytes) -> bool:
         """Whether a body is for the model's own side to read, which alone knows a chat or texts to embed."""
-        if plan.chat or not self._speaks:
-            return plan.chat
+        if plan.chat or not self._speaks or not any(key in body for key in _SPOKEN):
+            return plan.chat  # a table of megabytes is not parsed to find that out
         try:
             document = orjson.loads(body)
         except ValueError:
