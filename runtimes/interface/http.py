@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from runtimes.interface.app import protocol_error_answer
@@ -19,6 +20,7 @@ LOOK_S = 60.0  # within twice of which something moves on a connection that is n
 MOST_HEAD_BYTES = 64 * 1024  # beside what came in one read; nobody's gateway takes more
 _IDLE_LOOKS, _STUCK_LOOKS = KEEP_ALIVE_S // LOOK_S, 2
 _CONTINUE = b"HTTP/1.1 100 "
+_HOP = frozenset({b"connection", b"upgrade", b"http2-settings"})
 _COPIED_BYTES = 64 * 1024  # a longer body is not copied to save one system call
 
 
@@ -43,15 +45,50 @@ class HttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Some bytes came; a head that goes on and on is refused."""
-        super().data_received(data)
+        came = len(data)
+        try:
+            while data:
+                data = self._fed(data)
+        except httptools.HttpParserError:
+            self.logger.warning("Invalid HTTP request received.")
+            self.send_400_response("")
+            return
         if not self._in_head:
             return
         if self.scope is not self._head_of:
             self._head_of, self._head_bytes = self.scope, 0
             return
-        self._head_bytes += len(data)
+        self._head_bytes += came
         if self._head_bytes > MOST_HEAD_BYTES and not self.transport.is_closing():
             self.send_400_response("")
+
+    def _fed(self, data: bytes) -> bytes:
+        """What is to be fed next: the parser takes no body behind a head that asks for another protocol, and would
+        take it for the next request, so such a head is fed once more without that wish, which is nobody's duty."""
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            method = self.parser.get_method()
+            if method == b"CONNECT":
+                raise httptools.HttpParserError("no proxy is here") from None
+            lines = [b"%b %b HTTP/%b" % (method, self.url, self.parser.get_http_version().encode())]
+            lines += [name + b": " + value for name, value in self.headers if name not in _HOP]
+            connection = b",".join(value.lower() for name, value in self.headers if name == b"connection")
+            lines += [b"connection: close"] if b"close" in connection else []
+            self.parser = httptools.HttpRequestParser(self)  # the other one may have come to its end
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+            return b"\r\n".join(lines) + b"\r\n\r\n" + data[upgrade.args[0] :]
+        return b""
+
+    def on_headers_complete(self) -> None:
+        """A request may begin, unless its head comes again."""
+        if not self.parser.should_upgrade():
+            super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """It is whole."""
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
 
     @property
     def _in_head(self) -> bool:

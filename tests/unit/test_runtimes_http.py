@@ -22,7 +22,10 @@ POST = b"POST /%b HTTP/1.1\r\nhost: pod\r\ncontent-length: 2\r\n%b\r\n"
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:
     """Answers with the path and the body; some paths go wrong half way."""
     await asyncio.sleep(0)
-    asked = (await receive()).get("body", b"")
+    asked, more = b"", True
+    while more:
+        message = await receive()
+        asked, more = asked + message.get("body", b""), message.get("more_body", False)
     if scope["path"] == "/slow":
         await asyncio.sleep(0.1)
     body = {"/large": LARGE, "/huge": LARGE * 100}.get(scope["path"], scope["path"].encode() + asked)
@@ -99,6 +102,51 @@ async def test_a_request_that_is_over_is_no_task_any_more() -> None:
         for _ in range(3):
             await asyncio.sleep(0)
         assert not state.tasks
+
+
+UPGRADES = (
+    b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk\r\n",
+    b"connection: upgrade\r\nupgrade: websocket\r\n",
+)
+
+
+@pytest.mark.parametrize("wish", UPGRADES)
+@pytest.mark.parametrize("pieces", [1, 2, 100])
+async def test_a_wish_for_another_protocol_is_passed_over_and_the_body_stays_a_body(wish: bytes, pieces: int) -> None:
+    """Behind a gateway that reuses connections, a body that were taken for a request would answer somebody else."""
+    async with connected() as (reader, writer, state):
+        sent = (POST % (b"one", wish) + b"ab") * 2 + POST % (b"two", b"") + b"ab"
+        size = -(-len(sent) // pieces)
+        for at in range(0, len(sent), size):
+            writer.write(sent[at : at + size])
+            await asyncio.sleep(0.001)
+        assert [await answer(reader) for _ in range(3)] == [b"/oneab", b"/oneab", b"/twoab"]
+        assert state.total_requests == 3
+
+
+async def test_a_body_behind_such_a_wish_is_no_request_even_where_it_looks_like_one() -> None:
+    async with connected() as (reader, writer, state):
+        hidden = POST % (b"hidden", b"") + b"ab"
+        head = b"POST /one HTTP/1.1\r\nhost: pod\r\ncontent-length: %d\r\n%b\r\n" % (len(hidden), UPGRADES[0])
+        writer.write(head)
+        await asyncio.sleep(0.01)
+        writer.write(hidden)
+        assert await answer(reader) == b"/one" + hidden
+        assert state.total_requests == 1
+
+
+async def test_who_asks_for_another_protocol_and_for_the_end_gets_the_end() -> None:
+    async with connected() as (reader, writer, _):
+        writer.write(POST % (b"one", b"connection: close, upgrade\r\nupgrade: h2c\r\n") + b"ab")
+        said = await reader.read()
+        assert b"connection: close" in said
+        assert said.endswith(b"/oneab")
+
+
+async def test_a_pod_is_no_proxy() -> None:
+    async with connected() as (reader, writer, _):
+        writer.write(b"CONNECT pod:80 HTTP/1.1\r\nhost: pod\r\n\r\n")
+        assert b" 400 " in await reader.read()
 
 
 @pytest.fixture
