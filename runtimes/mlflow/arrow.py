@@ -7,7 +7,7 @@ other goes through the same rules as JSON's values.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from runtimes.mlflow.answers import Array, Result
-from runtimes.mlflow.bodies import Table
+from runtimes.mlflow.bodies import MOST_CELLS, Table
 from runtimes.mlflow.errors import RefusedError
 from runtimes.mlflow.layout import Block, Buffer
 from runtimes.mlflow.plan import Plan
@@ -29,6 +29,8 @@ _TYPES = {
     "f8": pa.float64(), "f4": pa.float32(), "i8": pa.int64(), "i4": pa.int32(), "b1": pa.bool_(),
     "M8": pa.timestamp("ns"),
 }  # fmt: skip
+MOST_UNPACKED_BYTES = 1 << 26
+_BATCH_ROWS = 1 << 16
 _INDEX = "__index_level_"  # how pandas writes the labels of its rows
 
 
@@ -43,10 +45,13 @@ def read(body: bytes, media: str, plan: Plan) -> Blocks:
     return plan.of_table(Table(list(names), [_plain(table.column(name)) for name in names], table.num_rows))
 
 
-def as_parquet(body: bytes) -> bytes:
-    """An Arrow stream as the Parquet file that a model without a signature can read itself."""
+def as_parquet(body: bytes, media: str) -> bytes:
+    """The columns as the Parquet file that a model without a signature can read itself, once they are known to fit."""
+    table = _parsed(body, media)
+    if media == "parquet":
+        return body
     sink = pa.BufferOutputStream()
-    pq.write_table(_parsed(body, "arrow"), sink)
+    pq.write_table(table, sink)
     return bytes(sink.getvalue())
 
 
@@ -66,12 +71,37 @@ def write(result: Result) -> bytes:
 def _parsed(body: bytes, media: str) -> Any:
     try:
         if media == "parquet":
-            return pq.read_table(pa.BufferReader(body))
+            file = pq.ParquetFile(pa.BufferReader(body))
+            return _bounded(file.iter_batches(_BATCH_ROWS), file.schema_arrow, len(body))
         with pa.ipc.open_stream(body) as reader:
-            return reader.read_all()
+            return _bounded(reader, reader.schema, len(body))
+    except RefusedError:
+        raise
     except Exception:
         what = "Parquet file" if media == "parquet" else "Arrow stream"
         raise RefusedError(400, f"the body is not a valid {what}") from None
+
+
+def _bounded(batches: Iterable[Any], schema: Any, sent: int) -> Any:
+    """Read batch after batch: 224 bytes may stand for a thousand million rows, and 90 KB for 160 MB."""
+    found: list[Any] = []
+    unpacked, values, most = 0, 0, max(MOST_UNPACKED_BYTES, sent)
+    for batch in batches:
+        unpacked, values = unpacked + batch.nbytes, values + sum(map(_values, batch.columns))
+        if unpacked > most or values > MOST_CELLS:
+            raise RefusedError(413, f"the columns have more than {most} bytes or {MOST_CELLS} values once unpacked")
+        found.append(batch)
+    return pa.Table.from_batches(found, found[0].schema if found else schema)
+
+
+def _values(array: Any) -> int:
+    """How many values there are in a column, and in its lists and objects; those that are null take no memory."""
+    inner: Sequence[Any] = ()
+    if pa.types.is_struct(array.type):
+        inner = [array.field(position) for position in range(array.type.num_fields)]
+    elif pa.types.is_nested(array.type) and hasattr(array, "values"):
+        inner = [array.values]
+    return len(array) + sum(map(_values, inner))
 
 
 def _as_they_lie(table: Any, plan: TablePlan) -> Blocks | None:

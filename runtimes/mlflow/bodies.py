@@ -18,7 +18,7 @@ from runtimes.mlflow.errors import RefusedError
 
 FORMS = ("dataframe_split", "dataframe_records", "instances", "inputs")
 SPOKEN = ("messages", "prompt", "input")  # with one of these a body is a chat, or texts to embed
-_MOST_CELLS = 1 << 24  # of a table made from records, whose keys may all differ
+MOST_CELLS = 1 << 24  # of a table that is larger than what was sent: records whose keys all differ, packed columns
 # Every digit as 0, both signs of an exponent as e: what is looked for is then a fixed text, which is found in bodies of
 # megabytes in a tenth of a regular expression's time.
 _SHAPE = bytes.maketrans(b"123456789E", b"000000000e")
@@ -145,7 +145,7 @@ def records_table(records: Any, wanted: Sequence[Any] | None, field: str) -> Tab
         raise RefusedError(400, f"`{field}` must be a list of objects, one a row", field)
     found = dict.fromkeys(key for record in records for key in record)
     names = list(found) if wanted is None else [name for name in wanted if name in found]
-    if len(names) * len(records) > _MOST_CELLS:
+    if len(names) * len(records) > MOST_CELLS:
         raise RefusedError(400, f"`{field}` has too many different keys for its number of rows", field)
     columns = [[record.get(name, ABSENT) for record in records] for name in names]
     return Table(names, columns, len(records))

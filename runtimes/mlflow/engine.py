@@ -185,7 +185,7 @@ async def _columnar(plan: Plan, call: Call) -> Work:
     if plan.reads:
         blocks = await asyncio.to_thread(arrow.read, call.body, call.media, plan)
         return Work(blocks.layout, blocks.buffers, blocks.rows)
-    body = call.body if call.media == "parquet" else await asyncio.to_thread(arrow.as_parquet, call.body)
+    body = await asyncio.to_thread(arrow.as_parquet, call.body, call.media)
     return Work(BODY_LAYOUT, [body], None, "parquet", alone=True)
 
 
