@@ -39,7 +39,8 @@ async def forward(app: Application, fixed: Mapping[str, Any], call: Call) -> For
     try:
         await asked.next()
         headers = asked.headers
-        streams = asked.more and any(name == b"content-type" and value.startswith(EVENTS) for name, value in headers)
+        events = any(name == b"content-type" and value.startswith(EVENTS) for name, value in headers)
+        streams = asked.more and events and asked.status < 300  # an error is read whole, whatever it calls itself
         if streams:
             return Forwarded(asked.status, headers, pieces=asked.pieces())
         parts = [asked.taken()]

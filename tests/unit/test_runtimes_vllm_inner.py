@@ -55,6 +55,22 @@ async def test_the_application_gets_the_plain_body_our_request_id_and_its_own_sc
     assert seen == ["vllm", "/v1/x", {"type": "http.request", "body": b'{"a": 1}', "more_body": False}, headers]
 
 
+async def test_an_error_that_calls_itself_a_stream_is_read_whole_and_its_application_ends() -> None:
+    ended = asyncio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await start(send, EVENTS, 400)
+        for _ in range(200):  # more than it may be ahead of who reads it
+            await piece(send, b"x")
+            await asyncio.sleep(0)
+        await piece(send, b"", more=False)
+        ended.set()
+
+    answered = await forward(app, {}, call())
+    assert (answered.status, answered.body, answered.pieces) == (400, b"x" * 200, None)
+    assert ended.is_set()
+
+
 async def test_events_are_passed_on_as_they_come() -> None:
     go_on = asyncio.Event()
 
