@@ -41,7 +41,8 @@ SERVER: Final = (
     'print "asked\\n"; print $c "HTTP/1.0 200 OK\\r\\n\\r\\nhere\\n"; }'
 )
 # Answers nothing where nothing answers; bash has connections and nothing else.
-ASK: Final = "exec 3<>/dev/tcp/{host}/{port} && printf 'GET {path} HTTP/1.0\\r\\n\\r\\n' >&3 && cat <&3"
+# Who refuses what it reads may end with a reset, after its answer.
+ASK: Final = "exec 3<>/dev/tcp/{host}/{port} && printf 'GET {path} HTTP/1.0\\r\\n\\r\\n' >&3 && {{ cat <&3 || true; }}"
 
 
 @dataclasses.dataclass(frozen=True)
