@@ -64,5 +64,16 @@ def running(name: str, folder: Path) -> Iterator[tuple[int, subprocess.Popen[byt
             until(lambda: listens(port), f"{name} listens", process, START_S)
             yield port, process
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            for pid in _in(folder):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def _in(folder: Path) -> list[int]:
+    """Who works in the folder: BentoML's workers are in no group of the server's."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*/cwd"):
+        with contextlib.suppress(OSError):  # it ended while being looked at
+            if place.readlink() == folder.resolve():
+                found.append(int(place.parent.name))
+    return found
