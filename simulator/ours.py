@@ -64,7 +64,7 @@ class Ours(Plain):
         self._due_s = float("-inf")
         self.window_s = max(settings.up_window_s, settings.service_window_s) + 2.0
         self._concurrency, self._settings, self._learning = concurrency, settings, learning
-        self._self_test_s = self_test_s
+        self._self_tested = Prior(self_test_s, measured=False) if self_test_s is not None else None
         self._remembered = Remembered()
         self._before: Checkpoint | None = None
         self._arrivals: Arrivals = {}
@@ -93,17 +93,12 @@ class Ours(Plain):
         if self._learning:
             self._learning.learn_if_due(samples, seen)
         revisions = (self._revision(seen),)
-        observation = observation_of(samples, revisions, self._concurrency, self._settings, seen.now_s, self._prior)
+        prior = self._remembered.prior or self._self_tested
+        observation = observation_of(samples, revisions, self._concurrency, self._settings, seen.now_s, prior)
         inputs = Inputs(observation, self._settings, seen.now_s)
         self._remembered, turn = cycle(self._bridged(seen.now_s), inputs)
         self._asked = turn.verdict.decisions[0].desired
         return self._asked
-
-    @property
-    def _prior(self) -> Prior | None:
-        if self._remembered.service_time_s is not None:
-            return Prior(self._remembered.service_time_s, measured=True)
-        return Prior(self._self_test_s, measured=False) if self._self_test_s is not None else None
 
     def keep(self, now_s: float) -> str:
         """A checkpoint, as the controller writes it. Moments are those of the run's own clock."""

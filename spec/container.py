@@ -22,6 +22,7 @@ PROXY_CPU_REQUEST: Final = Cpu(50)
 PROXY_MEMORY: Final = Memory(384 * 1024**2)
 IMAGE_PARALLELISM: Final = 8  # first limit of a container that declares none: a guess that hurts few
 HEALTH: Final = {"mlflow": "/health", "v2": "/v2/health/ready", "openai": "/health"}
+PREDICTS: Final = {"mlflow": "/invocations", "v2": "/v2/models/{name}/infer", "openai": "/v1/chat/completions"}
 PATHS_MOST: Final = 32
 _FOLDER = re.compile(r"(?:/[A-Za-z0-9._-]+)+")
 _OURS: Final = ("/ping", "/health", "/live", "/version", "/metrics")  # the interface answers these itself
@@ -100,6 +101,10 @@ class Container(SpecModel):
         if self.health is None:
             raise refused("the protocol http has no health path of its own: name it", field="health")
         return self
+
+    def asked_at(self, name: str) -> str:
+        """The path that takes a prediction of the endpoint of this name: http has the first that is declared."""
+        return PREDICTS[self.protocol].format(name=name) if self.protocol in PREDICTS else self.paths[0]
 
     @property
     def health_path(self) -> str:

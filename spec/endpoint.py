@@ -16,6 +16,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 from spec.container import (
     CONTAINER_FORMS,
     IMAGE_PARALLELISM,
+    PREDICTS,
     PROXY_CPU_REQUEST,
     PROXY_MEMORY,
     Container,
@@ -164,12 +165,8 @@ class EndpointSpec(SpecModel):
 
     @property
     def asked_at(self) -> str:
-        """The path below the endpoint's own that takes a prediction: of an image with none of its protocol's, the first
-        that it declares."""
-        if self.container is None:
-            return "/invocations"
-        known = {"openai": "/v1/chat/completions", "v2": f"/v2/models/{self.endpoint}/infer", "mlflow": "/invocations"}
-        return known.get(self.container.protocol) or self.container.paths[0]
+        """The path below the endpoint's own that takes a prediction."""
+        return PREDICTS["mlflow"] if self.container is None else self.container.asked_at(self.endpoint)
 
     @property
     def queue_max(self) -> int:

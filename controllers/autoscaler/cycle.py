@@ -11,7 +11,7 @@ from controllers.autoscaler.circuit import Circuit, advance, most
 from controllers.autoscaler.control import Control, controlled
 from controllers.autoscaler.core import Decision, State, Verdict, decide
 from controllers.autoscaler.moment import Moment
-from controllers.autoscaler.observation import Observation, Revision, Role
+from controllers.autoscaler.observation import Observation, Prior, Revision, Role
 from controllers.autoscaler.rules import Reason
 from controllers.autoscaler.settings import Settings
 
@@ -24,6 +24,11 @@ class Remembered:
     circuits: Mapping[str, Circuit] = field(default_factory=dict)
     service_time_s: float | None = None
     start_s: float | None = None
+
+    @property
+    def prior(self) -> Prior | None:
+        """What a request took when that was last measured."""
+        return Prior(self.service_time_s, measured=True) if self.service_time_s is not None else None
 
 
 @dataclass(frozen=True)

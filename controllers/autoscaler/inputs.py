@@ -37,8 +37,8 @@ class Seen:
 
 def prior_of(remembered: Remembered, pods: Iterable[Signals]) -> Prior | None:
     """What requests took when that was last measured, else what pods' tests of themselves took, in the mean."""
-    if remembered.service_time_s is not None:
-        return Prior(remembered.service_time_s, measured=True)
+    if remembered.prior is not None:
+        return remembered.prior
     self_test_ms = mean_of(pods).self_test_ms
     return Prior(self_test_ms / 1000, measured=False) if self_test_ms is not None else None
 

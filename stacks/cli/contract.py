@@ -21,9 +21,9 @@ from spec.container import Container
 FAST_S: Final = 0.5  # the interface looks at the health path several times a second
 ANSWER_S: Final = 60.0
 _WRONG_PATH: Final = "/no-such-path-of-knobless"
+_NO_MODEL: Final = "none"
 _BROKEN: Final = b'{"'
 _JSON: Final = {"Content-Type": "application/json"}
-_PREDICTS: Final = {"mlflow": "/invocations", "openai": "/v1/chat/completions", "v2": "/v2/models/none/infer"}
 _LISTENING: Final = "0A"  # the state's number in /proc/net/tcp
 _EVERYWHERE: Final = frozenset({"00000000", "0" * 32})
 
@@ -97,7 +97,7 @@ def default_path(container: Container) -> str:
     """Where a request goes, if it is not said; empty where only the user knows."""
     if container.paths:
         return container.paths[0]
-    return "" if container.protocol == "v2" else _PREDICTS[container.protocol]
+    return "" if container.protocol == "v2" else container.asked_at(_NO_MODEL)
 
 
 def answering(container: Container, client: httpx.Client, asked: Asked | None) -> Iterator[Finding]:
@@ -105,8 +105,8 @@ def answering(container: Container, client: httpx.Client, asked: Asked | None) -
     yield _health(container, client)
     yield from _PROTOCOL[container.protocol](client)
     yield _prediction(container, client, asked)
-    path = asked.path if asked is not None else (container.paths or (_PREDICTS.get(container.protocol, "/"),))[0]
-    yield _broken(client, path)
+    path = container.paths[0] if container.paths else container.asked_at(_NO_MODEL)
+    yield _broken(client, asked.path if asked is not None else path)
     yield _unknown_path(client)
     yield _still_healthy(container, client)
 
