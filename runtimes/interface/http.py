@@ -8,6 +8,7 @@ event loop costs tens of microseconds where a request wakes an idle process, so 
 from __future__ import annotations
 
 import asyncio
+import select
 from typing import Any
 
 import httptools
@@ -17,6 +18,7 @@ from runtimes.interface.app import protocol_error_answer
 from runtimes.interface.settings import KEEP_ALIVE_S
 
 LOOK_S = 60.0  # within twice of which something moves on a connection that is not idle
+_LOOK_AHEAD_S = 0.25  # the same while nothing is read, since requests that came early wait
 MOST_HEAD_BYTES = 64 * 1024  # beside what came in one read; nobody's gateway takes more
 _IDLE_LOOKS, _STUCK_LOOKS = KEEP_ALIVE_S // LOOK_S, 2
 _CONTINUE = b"HTTP/1.1 100 "
@@ -37,10 +39,18 @@ class HttpProtocol(HttpToolsProtocol):
         self._head_of: Any = None
         self._head_bytes = 0
         self._timer = self.loop.call_later(LOOK_S, self._look)
+        self._ahead_timer: asyncio.TimerHandle | None = None
+        self._running: RequestResponseCycle | None = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone."""
+        """The connection is gone, and nobody waits any more for what runs: uvicorn tells the last request alone."""
         self._timer.cancel()
+        if self._ahead_timer is not None:
+            self._ahead_timer.cancel()
+        self.pipeline.clear()
+        if self._running is not None:
+            self._running.disconnected = True
+            self._running.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -82,8 +92,11 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """A request may begin, unless its head comes again."""
-        if not self.parser.should_upgrade():
-            super().on_headers_complete()
+        if self.parser.should_upgrade():
+            return
+        super().on_headers_complete()
+        if self.pipeline and self._ahead_timer is None:
+            self._ahead_timer = self.loop.call_later(_LOOK_AHEAD_S, self._look_ahead)
 
     def on_message_complete(self) -> None:
         """It is whole."""
@@ -106,6 +119,16 @@ class HttpProtocol(HttpToolsProtocol):
         else:
             self._timer = self.loop.call_later(LOOK_S, self._look)
 
+    def _look_ahead(self) -> None:
+        """Where nothing is read, the end of the connection is not read either: the socket is asked for it."""
+        self._ahead_timer = None
+        if not self.pipeline or self.transport.is_closing():
+            return
+        if _hung_up(self.transport.get_extra_info("socket").fileno()):
+            self.transport.abort()
+        else:
+            self._ahead_timer = self.loop.call_later(_LOOK_AHEAD_S, self._look_ahead)
+
     def send_400_response(self, msg: str) -> None:
         """The answer to what is not HTTP."""
         self.transport.write(protocol_error_answer())
@@ -124,6 +147,7 @@ class HttpProtocol(HttpToolsProtocol):
         if cycle.scope["method"] != "HEAD":  # whose answer has a head alone
             self._joined.begin()
             cycle.transport = self._joined  # type: ignore[assignment]
+        self._running = cycle
         self.tasks.add(self.loop.create_task(self._run(cycle, app)))
 
     async def _run(self, cycle: RequestResponseCycle, app: Any) -> None:
@@ -131,6 +155,13 @@ class HttpProtocol(HttpToolsProtocol):
             await cycle.run_asgi(app)
         finally:
             self.tasks.discard(asyncio.current_task())
+
+
+def _hung_up(descriptor: int) -> bool:
+    """Whether the peer sends nothing any more, whatever of it has not been read."""
+    poll = select.poll()
+    poll.register(descriptor, getattr(select, "POLLRDHUP", select.POLLHUP))
+    return bool(poll.poll(0))
 
 
 class Joined:

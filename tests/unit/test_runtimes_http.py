@@ -12,8 +12,9 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from runtimes.interface import http
-from runtimes.interface.engine import Receive, Scope, Send
+from runtimes.interface.engine import Call, Receive, Reply, Scope, Send
 from runtimes.interface.http import HttpProtocol, Joined
+from tests.unit.runtimes_client import Engine, interface
 
 LARGE = b"x" * 200_000
 POST = b"POST /%b HTTP/1.1\r\nhost: pod\r\ncontent-length: 2\r\n%b\r\n"
@@ -37,8 +38,10 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @contextlib.asynccontextmanager
-async def connected() -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter, ServerState]]:
-    config = uvicorn.Config(cast(Any, echo), interface="asgi3", lifespan="off", ws="none", log_config=None)
+async def connected(
+    app: Any = echo,
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter, ServerState]]:
+    config = uvicorn.Config(app, interface="asgi3", lifespan="off", ws="none", log_config=None)
     state = ServerState()
     make = lambda: HttpProtocol(config, state, {})  # noqa: E731
     server = await asyncio.get_running_loop().create_server(make, "127.0.0.1", 0)
@@ -222,6 +225,39 @@ async def test_a_head_that_comes_in_pieces_is_read() -> None:
                 writer.write(piece)
                 await asyncio.sleep(0.001)
             assert await answer(reader) == b"/oneab"
+
+
+EARLY = POST % (b"invocations", b"content-type: application/json\r\n") + b"{}"
+LONG = EARLY.replace(b"length: 2", b"length: %d" % len(LARGE)).removesuffix(b"{}") + LARGE
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param([EARLY * 3], id="all at once"),
+        pytest.param([EARLY, EARLY, EARLY], id="one after the other"),
+        pytest.param([EARLY, LONG, EARLY], id="one that is not read to its end"),
+        pytest.param([EARLY * 1000, EARLY], id="more than is read ahead"),
+    ],
+)
+async def test_who_leaves_frees_what_runs_however_many_requests_wait_behind_it(sent: list[bytes]) -> None:
+    async def predict(_: Call) -> Reply:
+        began.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    began, engine = asyncio.Event(), Engine(predict)
+    app = interface(engine)
+    async with connected(app) as (_, writer, state):
+        for piece in sent:
+            writer.write(piece)
+            await asyncio.sleep(0.15)  # longer than after which a slow request's client is watched
+        await began.wait()
+        assert app.state.in_flight == 1
+        writer.close()
+        async with asyncio.timeout(5):
+            await asyncio.gather(*state.tasks)
+        assert (app.state.in_flight, len(engine.calls), state.connections) == (0, 1, set())
 
 
 class Wire(asyncio.Transport):
