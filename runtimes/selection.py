@@ -21,6 +21,7 @@ AGENT_LIMIT = 16  # threads that wait for other services
 SEQUENCES_GPU, SEQUENCES_CPU = 256, 64  # vLLM's max_num_seqs
 GPU_BYTES = 24 * GIB  # where nobody says how large the GPUs are: the smallest of those that serve language models
 GPUS_MOST = 8  # of one node
+NODES_MOST = 16  # that one replica spans
 _FRONT_BYTES = 64 * MIB
 _PREDICTOR_BYTES = 320 * MIB  # a process with MLflow, pandas and scikit-learn in it, before any model
 LOADED_FACTOR = 3  # of a model's files, once in memory and while it predicts
@@ -44,7 +45,7 @@ class Runtime(StrEnum):
 
 @dataclass(frozen=True)
 class Wish:
-    """What the endpoint's file states; None where it says nothing."""
+    """What the endpoint's file states; None where it says nothing. All but ``nodes`` is of one node."""
 
     runtime: Runtime | None = None
     cpu_millicores: int | None = None
@@ -52,11 +53,13 @@ class Wish:
     gpus: int | None = None
     gpu_bytes: int | None = None
     parallelism: int | None = None
+    nodes: int | None = None
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What one replica is. ``predictors`` are processes that hold the model, ``why`` is one line for a person."""
+    """What one replica is: ``nodes`` pods, each with the CPU, memory and GPUs. ``predictors`` are processes that hold
+    the model, ``first_limit`` is the whole replica's, ``why`` is one line for a person."""
 
     runtime: Runtime
     cpu_millicores: int
@@ -65,6 +68,7 @@ class Choice:
     predictors: int
     first_limit: int
     why: str
+    nodes: int = 1
 
 
 @dataclass(frozen=True)
@@ -184,28 +188,54 @@ def _refused(card: Card, wish: Wish, runtime: Runtime) -> Iterator[Refusal]:
         yield Refusal("accelerator", f"{card.name} uses no GPU: remove the field")
     elif gpus > 1 and runtime is not Runtime.VLLM:
         yield Refusal("accelerator.gpus", f"{runtime} uses one GPU a replica: write 1; load adds replicas")
-    if runtime is Runtime.VLLM:
+    if (wish.nodes or 1) > 1 and not (runtime is Runtime.VLLM and _generates(card)):
+        yield Refusal(
+            "resources.nodes", "only text that vLLM generates is split over nodes: write 1; load adds replicas"
+        )
+    elif runtime is Runtime.VLLM:
         yield from _refused_gpus(card, wish)
-    if wish.memory_bytes is not None and (card.size_bytes or 0) > wish.memory_bytes and not gpus:
-        held = f"{_amount(card.size_bytes or 0)} of files can't be held in {_amount(wish.memory_bytes)}"
+    each = (card.size_bytes or 0) // (wish.nodes or 1)
+    if wish.memory_bytes is not None and each > wish.memory_bytes and not gpus:
+        held = f"{_amount(each)} of files can't be held in {_amount(wish.memory_bytes)}"
         yield Refusal("resources.memory", f"{held}: write more, or remove the field")
 
 
 def _refused_gpus(card: Card, wish: Wish) -> Iterator[Refusal]:
+    """GPUs that vLLM can't split a model over, or that are too few on as many nodes as the file or the rules allow."""
+    if wish.gpus == 0:
+        return
     if wish.gpus and wish.gpus not in (1, 2, 4, 8):
         yield Refusal("accelerator.gpus", f"vLLM splits a model over 1, 2, 4 or 8 GPUs, not {wish.gpus}")
-    elif wish.gpus != 0 and (needed := _gpus_for(card, wish)) > (wish.gpus or GPUS_MOST):
-        each = _amount(wish.gpu_bytes or GPU_BYTES)
-        told = f"{_amount(card.size_bytes or 0)} of weights need {needed} GPUs of {each}"
-        if needed > GPUS_MOST:
-            told += f", and one node has {GPUS_MOST}; more nodes for one replica are not yet possible"
-        yield Refusal("accelerator", f"{told}: state gpu_memory where they are larger, or choose a smaller model")
+        return
+    nodes, gpus, needed = _nodes_for(card, wish), wish.gpus or GPUS_MOST, _gpus_for(card, wish)
+    if needed <= nodes * gpus:
+        return
+    of = f"GPUs of {_amount(wish.gpu_bytes or GPU_BYTES)}"
+    told = f"{_amount(card.size_bytes or 0)} of weights need {needed} {of}, and a replica would have {nodes * gpus}"
+    ways = ["state gpu_memory where they are larger", "choose a smaller model"]
+    if (enough := -(-needed // gpus)) <= NODES_MOST and _generates(card):
+        ways.insert(0, f"write {enough} as resources.nodes")
+    if gpus < GPUS_MOST:
+        ways.insert(0, "state more of them")
+    field = "accelerator" if wish.nodes is None else "resources.nodes"
+    yield Refusal(field, f"{told}: {', or '.join(ways)}")
 
 
 def _gpus_for(card: Card, wish: Wish) -> int:
-    """GPUs whose memory holds the weights and leaves a quarter; a power of two, as the model's heads are split."""
-    needed = (card.size_bytes or 0) / (_WEIGHTS_SHARE * (wish.gpu_bytes or GPU_BYTES))
-    return 1 << max(0, math.ceil(math.log2(needed))) if needed > 0 else 1
+    """GPUs whose memory holds the weights and leaves a quarter, at least one."""
+    return max(1, math.ceil((card.size_bytes or 0) / (_WEIGHTS_SHARE * (wish.gpu_bytes or GPU_BYTES))))
+
+
+def _nodes_for(card: Card, wish: Wish) -> int:
+    """As stated, else as many as are needed where whole nodes are given; more of one node's GPUs come first."""
+    if wish.nodes is not None or wish.gpus not in (None, GPUS_MOST) or not _generates(card):
+        return wish.nodes or 1
+    return min(-(-_gpus_for(card, wish) // GPUS_MOST), NODES_MOST)
+
+
+def _power_of_two(needed: int) -> int:
+    """On one node, where the model's heads are split; over several, its layers are."""
+    return 1 << (max(needed, 1) - 1).bit_length()
 
 
 def _sized_mlflow(card: Card, wish: Wish, reason: str) -> Choice:
@@ -222,12 +252,16 @@ def _sized_mlflow(card: Card, wish: Wish, reason: str) -> Choice:
 def _sized_vllm(card: Card, wish: Wish, reason: str) -> Choice:
     size = card.size_bytes or 0
     small = card.size_bytes is not None and size <= _CPU_LLM_BYTES
-    gpus = wish.gpus if wish.gpus is not None else 0 if small else _gpus_for(card, wish)
-    if gpus:
-        reason = f"{reason} on {gpus} GPU{'s' if gpus > 1 else ''} of {_amount(wish.gpu_bytes or GPU_BYTES)}"
-        return Choice(Runtime.VLLM, 4_000 * gpus, _rounded(8 * GIB + size), gpus, 1, SEQUENCES_GPU, reason)
-    reason = f"{reason}, small enough for the CPU" if small else f"{reason}, on the CPU as the file asks"
-    return Choice(Runtime.VLLM, 2_000, _rounded(5 * GIB + LOADED_FACTOR * size), 0, 1, SEQUENCES_CPU, reason)
+    on_cpu = wish.gpus == 0 or (wish.gpus is None and small)
+    nodes = (wish.nodes or 1) if on_cpu else _nodes_for(card, wish)
+    each, spread = -(-size // nodes), f" on {nodes} nodes, each" if nodes > 1 else ""
+    if on_cpu:
+        reason = f"{reason}{spread}, {'small enough for the CPU' if small else 'on the CPU as the file asks'}"
+        memory = _rounded(5 * GIB + LOADED_FACTOR * each)
+        return Choice(Runtime.VLLM, 2_000, memory, 0, 1, SEQUENCES_CPU, reason, nodes)
+    gpus = wish.gpus or _power_of_two(-(-_gpus_for(card, wish) // nodes))
+    reason = f"{reason}{spread} on {gpus} GPU{'s' if gpus > 1 else ''} of {_amount(wish.gpu_bytes or GPU_BYTES)}"
+    return Choice(Runtime.VLLM, 4_000 * gpus, _rounded(8 * GIB + each), gpus, 1, SEQUENCES_GPU, reason, nodes)
 
 
 def _sized_triton(card: Card, wish: Wish, reason: str) -> Choice:

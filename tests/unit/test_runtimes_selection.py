@@ -108,6 +108,41 @@ def test_a_language_model_runs_on_the_cpu_where_the_file_asks_for_it() -> None:
     assert made.memory_bytes > 15 * GIB
 
 
+@pytest.mark.parametrize(
+    ("size_gib", "wish", "nodes", "gpus", "memory_gib"),
+    [
+        (144, Wish(), 1, 8, 152),
+        (145, Wish(), 2, 8, 80.5),  # 9 GPUs
+        (400, Wish(), 3, 8, 141.5),  # 23 GPUs: 8, 8 and 7; layers are split, so no power of two is needed
+        (400, Wish(gpus=8), 3, 8, 141.5),
+        (1600, Wish(gpu_bytes=80 * GIB), 4, 8, 408),
+        (40, Wish(nodes=3), 3, 1, 21.5),  # 3 GPUs
+        (40, Wish(nodes=2), 2, 2, 28),
+        (40, Wish(nodes=3, gpus=1), 3, 1, 21.5),
+        (10, Wish(nodes=2, gpus=4), 2, 4, 13),
+        (10, Wish(nodes=2, gpus=0), 2, 0, 20),
+        (10, Wish(nodes=1), 1, 1, 18),
+    ],
+)
+def test_a_model_that_is_more_than_a_node_holds_spans_nodes_of_which_each_has_its_part(
+    size_gib: int, wish: Wish, nodes: int, gpus: int, memory_gib: float
+) -> None:
+    made = select(replace(LLM, size_bytes=size_gib * GIB), wish)
+    assert (made.nodes, made.gpus, made.memory_bytes / GIB) == (nodes, gpus, memory_gib)
+    assert made.cpu_millicores == (4_000 * gpus or 2_000)
+    assert (f"on {nodes} nodes, each" in made.why) == (nodes > 1)
+
+
+def test_what_is_stated_of_memory_is_of_one_node() -> None:
+    large = replace(LLM, size_bytes=40 * GIB)
+    assert select(large, Wish(gpus=0, nodes=2, memory_bytes=30 * GIB)).memory_bytes == 30 * GIB
+    assert refusals(large, Wish(gpus=0, memory_bytes=30 * GIB))[0][0] == "resources.memory"
+
+
+def test_one_node_is_what_every_model_may_be_told() -> None:
+    assert select(SKLEARN, Wish(nodes=1)) == select(SKLEARN, Wish())
+
+
 def test_vllm_does_not_run_the_model_s_own_python() -> None:
     assert select(LLM, Wish()).runtime is Runtime.VLLM
     assert refusals(LLM, Wish(runtime=Runtime.MLFLOW)) == [
@@ -131,8 +166,19 @@ def test_a_size_that_nobody_wrote_down_is_not_taken_for_small() -> None:
         (CLASSIFIER, Wish(gpus=2), "accelerator.gpus", "mlflow uses one GPU a replica: write 1"),
         (NETWORK, Wish(gpus=2), "accelerator.gpus", "triton uses one GPU a replica: write 1"),
         (LLM, Wish(gpus=3), "accelerator.gpus", "over 1, 2, 4 or 8 GPUs, not 3"),
-        (replace(LLM, size_bytes=40 * GIB), Wish(gpus=1), "accelerator", "40 GiB of weights need 4 GPUs of 24 GiB"),
-        (replace(LLM, size_bytes=400 * GIB), Wish(), "accelerator", "need 32 GPUs of 24 GiB, and one node has 8"),
+        (replace(LLM, size_bytes=40 * GIB), Wish(gpus=1), "accelerator", "40 GiB of weights need 3 GPUs of 24 GiB"),
+        (replace(LLM, size_bytes=40 * GIB), Wish(gpus=1), "accelerator", "state more of them, or write 3 as resources"),
+        (replace(LLM, size_bytes=3000 * GIB), Wish(), "accelerator", "GPUs of 24 GiB, and a replica would have 128"),
+        (replace(LLM, size_bytes=400 * GIB), Wish(nodes=2), "resources.nodes", "would have 16: write 3 as resources"),
+        (replace(LLM, size_bytes=40 * GIB), Wish(nodes=2, gpus=1), "resources.nodes", "a replica would have 2: "),
+        (SKLEARN, Wish(nodes=2), "resources.nodes", "only text that vLLM generates is split over nodes: write 1"),
+        (NETWORK, Wish(runtime=Runtime.TRITON, nodes=2), "resources.nodes", "write 1; load adds replicas"),
+        (
+            replace(LLM, task="llm/v1/embeddings", architecture=""),
+            Wish(runtime=Runtime.VLLM, nodes=2),
+            "resources.nodes",
+            "only text",
+        ),
         (SKLEARN, Wish(memory_bytes=12_000), "resources.memory", "12.1 KiB of files can't be held in 11.7 KiB"),
         (replace(SKLEARN, python="3.9.1"), Wish(), "model", "logged with Python 3.9.1, the images have 3.11"),
         (replace(SKLEARN, pyfunc=False), Wish(), "model", "no python_function flavor"),
