@@ -256,3 +256,24 @@ def test_afterwards_all_are_ready_and_nothing_is_left_to_do(
     for each in running:
         assert f"{names.EndpointStack(ENVIRONMENT, 'alpha', each.endpoint).name}: no change" in said.text
         assert suite.status(each.endpoint)["trafficRevision"] == before[each.endpoint]
+
+
+@pytest.fixture(scope="module")
+def doubles(suite: Suite, tmp_path_factory: pytest.TempPathFactory) -> Served:
+    """An exported network of PyTorch's, for which Triton's image has PyTorch in it."""
+    folder = tmp_path_factory.mktemp("torch") / "model"
+    environments.run(environments.vllm_python(), "torch_network.py", folder)
+    register(suite, "doubles", [folder])
+    tensor = {"name": "INPUT__0", "datatype": "FP32", "shape": [2, 2], "data": [1, 2, 3, 4]}
+    asked = Asked(encoded({"inputs": [tensor]}), "v2/models/doubles/infer")
+    served = Served("doubles", {"runtime": "triton"}, [asked], lambda told: told["outputs"][0]["data"])
+    served.declare(suite, 1)
+    said = must(suite.knobless("up", "--no-demo", *only([served]), bound_s=BUILD_S))
+    print(said.text, start(suite, "doubles"), sep="\n")
+    return served
+
+
+def test_an_exported_network_of_pytorch_runs_on_triton(suite: Suite, doubles: Served) -> None:
+    (pod,) = suite.pods("doubles")
+    assert f"/{images.TRITON_TORCH}@" in pod["spec"]["containers"][0]["image"]
+    assert doubles.answer(suite) == [2, 4, 6, 8]

@@ -1,7 +1,7 @@
 """Runs in vLLM's environment, which has PyTorch: log a network with the real MLflow, and run it as Triton's Python back
-end would; prints its outputs as one JSON line.
+end would, if its program is named; prints its outputs as one JSON line.
 
-    python torch_network.py FOLDER PYTHON_MODEL
+    python torch_network.py FOLDER [PYTHON_MODEL]
 """
 
 from __future__ import annotations
@@ -44,8 +44,10 @@ def back_end(path: Path) -> Any:
     return module
 
 
-def main(folder: Path, python_model: Path) -> None:
+def main(folder: Path, python_model: Path | None = None) -> None:
     log(folder)
+    if python_model is None:
+        return
     run = back_end(python_model).load_torch_export(str(folder / "data" / "model.pt2"), 1, False, ["OUTPUT__0"])
     print(json.dumps({name: values.tolist() for name, values in run({"INPUT__0": X}).items()}))
 
