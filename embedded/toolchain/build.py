@@ -20,9 +20,9 @@ from pathlib import Path
 from . import install, versions
 from .golang import Go, Stopwatch, ToolchainError, find_go, go_environment
 from .install import PulumiTools, Tools
-from .planning import BuildPlan, Task, link_flags
+from .planning import BuildPlan, Task, link_flags, task_of
 from .progress import LISTING_FORMAT, Progress, Report, format_duration, observe, start_counting
-from .versions import MODULES, ModuleFile
+from .versions import MODULES, ModuleFile, Target
 
 REPORT_EVERY_S = 10.0
 FREE_BYTES_NEEDED = 8 * 2**30  # measured: 7 GB at the height, 6 GB (caches and binaries) at the end
@@ -56,6 +56,17 @@ def complete(plan: BuildPlan, report: Report, only: frozenset[str] | None = None
             announce(plan, missing, report)
             build_all(plan, missing, report, partial(default_go, plan.home))
         install.lay_out(plan, python)
+
+
+def ensure_one(home: Path, target: Target, report: Report) -> Task:
+    """One binary that is no tool of this machine's, with what lies beside it; built where it is missing."""
+    task = task_of(home.absolute(), target)
+    plan = BuildPlan(home.absolute(), task.digest, (task,), {}, ())
+    with build_lock(plan.home, report):
+        if not task.is_done:
+            announce(plan, [task], report)
+            build_all(plan, [task], report, partial(default_go, plan.home))
+    return task
 
 
 def announce(plan: BuildPlan, missing: list[Task], report: Report) -> None:
@@ -129,7 +140,7 @@ def build_one(go: Go, task: Task, title: str, report: Report) -> None:
     except subprocess.CalledProcessError as error:
         raise ToolchainError(failure(target.name, tracker.progress)) from error
     for name, path in carried.items():
-        publish(Path(shutil.copyfile(path, scratch.with_name(f".{name}.partial"))), carried_path(task, name))
+        publish(Path(shutil.copyfile(path, scratch.with_name(f".{name}.partial"))), task.carried(name))
     publish(scratch, task.output)
     report(f"{title}: built in {format_duration(watch.elapsed_s)}")
 
@@ -137,10 +148,6 @@ def build_one(go: Go, task: Task, title: str, report: Report) -> None:
 def publish(scratch: Path, final: Path) -> None:
     scratch.chmod(0o755)
     scratch.replace(final)
-
-
-def carried_path(task: Task, name: str) -> Path:
-    return task.output.with_name(f"{name}-{task.digest}")
 
 
 def overlay(go: Go, task: Task, tracker: Tracker) -> list[str]:

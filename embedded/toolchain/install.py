@@ -93,7 +93,7 @@ def lay_out_target(plan: BuildPlan, task: Task) -> None:
     binary.parent.mkdir(parents=True, exist_ok=True)
     link(binary, task.output)
     for name in task.target.beside:
-        link(plan.bin_dir / name, task.output.with_name(f"{name}-{task.digest}"))
+        link(plan.bin_dir / name, task.carried(name))
     for program in task.target.programs:
         if program not in (task.target.name, versions.LANGUAGE_HOST, *plan.used):
             point(plan.bin_dir / program, Path(task.target.name))

@@ -40,6 +40,10 @@ class Task:
     def is_done(self) -> bool:
         return self.output.is_file()
 
+    def carried(self, name: str) -> Path:
+        """Where a file goes that belongs beside the binary."""
+        return self.output.with_name(f"{name}-{self.digest}")
+
 
 @dataclass(frozen=True)
 class BuildPlan:
@@ -94,14 +98,16 @@ def link_flags(target: Target) -> str:
     return " ".join((versions.LINK_FLAGS, *settings))
 
 
+def task_of(home: Path, target: Target) -> Task:
+    """Where one binary goes."""
+    digest = target_digest(target)
+    return Task(target, digest, home / "tools" / "store" / f"{target.name}-{digest}")
+
+
 def make_plan(home: Path, found: detect.Selection) -> BuildPlan:
     """A plan from what was found. Reads our own sources, runs nothing."""
     used = detect.settle(found.used)
-    tasks = tuple(
-        Task(target, digest, home / "tools" / "store" / f"{target.name}-{digest}")
-        for target in detect.targets_to_build(used)
-        for digest in [target_digest(target)]
-    )
+    tasks = tuple(task_of(home, target) for target in detect.targets_to_build(used))
     names = (task.output.name for task in tasks)
     borrowed = (f"{program}={path}" for program, path in sorted(used.items()))
     return BuildPlan(home, digest_of([HOST_SOURCE.read_bytes(), *names, *borrowed]), tasks, used, found.refused)

@@ -46,6 +46,8 @@ KUBERNETES = requirements("cluster")["k8s.io/kubernetes"]
 ETCD = requirements("cluster")["go.etcd.io/etcd/server/v3"]
 PULUMI = requirements("cluster")["github.com/pulumi/pulumi/pkg/v3"]
 COREDNS = requirements("dns")["github.com/coredns/coredns"]
+LWS_MODULE = "sigs.k8s.io/lws"
+LWS = requirements("leaderworkerset")[LWS_MODULE]
 # The provider's module carries no tag: v4.0.0-20260115033456-f47bc2d6f199 is the commit of this release.
 PULUMI_KUBERNETES = "v4.25.0"
 
@@ -110,5 +112,20 @@ TARGETS = (
             for name in ("schema.json", "terraform-mapping.json")
         },
     ),
+)
+# Built only where something declared needs it, and not called from PATH: it goes into an image.
+LEADER_WORKER_SET = Target(
+    "leaderworkerset",
+    "leaderworkerset",
+    f"{LWS_MODULE}/cmd",
+    (),
+    {f"{LWS_MODULE}/pkg/version.GitVersion": LWS},
+    beside={
+        f"{kind}.yaml": ModuleFile(LWS_MODULE, f"config/crd/bases/{group}_{kind}.yaml")
+        for kind, group in (
+            ("leaderworkersets", "leaderworkerset.x-k8s.io"),
+            ("disaggregatedsets", "disaggregatedset.x-k8s.io"),  # the same program ends where it is missing
+        )
+    },
 )
 PULUMI_TARGETS = frozenset({"pulumi", "pulumi-resource-kubernetes"})

@@ -173,7 +173,7 @@ def test_our_own_plugin_cache_in_a_shells_variables_is_not_taken_for_the_users(n
 
 def test_versions_have_one_home_and_the_modules_agree() -> None:
     texts = {path.parent.name: path.read_text() for path in versions.MODULES.glob("*/go.mod")}
-    assert set(texts) == {"cluster", "dns", "provider"}
+    assert set(texts) == {"cluster", "dns", "leaderworkerset", "provider"}
     replaced = {
         line.split("=>")[1].strip() for text in texts.values() for line in text.splitlines() if "=> k8s.io/api " in line
     }
@@ -195,12 +195,14 @@ def modules(tmp_path: Path) -> Path:
         ("cluster/kubernetes/main.go", {"kubernetes"}),
         ("dns/coredns/main.go", {"coredns"}),
         ("provider/sdk-stub/go/kubernetes/untyped.go", {"pulumi-resource-kubernetes"}),
+        ("leaderworkerset/go.mod", {"leaderworkerset"}),
     ],
 )
 def test_a_digest_changes_with_what_goes_into_its_binary(modules: Path, file: str, changed: set[str]) -> None:
-    before = {target.name: target_digest(target, modules) for target in versions.TARGETS}
+    targets = (*versions.TARGETS, versions.LEADER_WORKER_SET)
+    before = {target.name: target_digest(target, modules) for target in targets}
     (modules / file).write_text((modules / file).read_text() + "\n")
-    after = {target.name: target_digest(target, modules) for target in versions.TARGETS}
+    after = {target.name: target_digest(target, modules) for target in targets}
     assert {name for name in before if before[name] != after[name]} == changed
 
 
@@ -357,7 +359,8 @@ class Workshop:
         self.said: list[str] = []
         self.tell()
         (folder / "calls").touch()
-        for file in ("python/cmd/pulumi-language-python-exec", "cmd/pulumi-resource-kubernetes/schema.json"):
+        kinds = [source.path for source in versions.LEADER_WORKER_SET.beside.values()]
+        for file in ("python/cmd/pulumi-language-python-exec", "cmd/pulumi-resource-kubernetes/schema.json", *kinds):
             (folder / "module" / file).parent.mkdir(parents=True, exist_ok=True)
             (folder / "module" / file).write_text("from a module")
         go = script(folder / "bin" / "go", "")
@@ -478,6 +481,19 @@ def test_two_builds_wait_for_each_other(workshop: Workshop) -> None:
         assert workshop.built() == []
     second.join()
     assert workshop.built() == PACKAGES
+
+
+def test_what_goes_into_an_image_is_built_where_it_is_asked_for_and_is_no_tool(workshop: Workshop) -> None:
+    tools = ensure(workshop.plan(), workshop.said.append)
+    assert workshop.built() == PACKAGES
+    before = sorted(tools.bin_dir.iterdir())
+    task = build.ensure_one(workshop.home, versions.LEADER_WORKER_SET, workshop.said.append)
+    assert workshop.built() == ["sigs.k8s.io/lws/cmd"]
+    assert task.output.read_text() == "binary of sigs.k8s.io/lws/cmd"
+    assert task.carried("leaderworkersets.yaml").read_text() == "from a module"
+    assert sorted(tools.bin_dir.iterdir()) == before
+    assert build.ensure_one(workshop.home, versions.LEADER_WORKER_SET, workshop.said.append) == task
+    assert workshop.built() == []
 
 
 def test_too_little_room_is_said_before_anything_is_compiled(
