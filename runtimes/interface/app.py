@@ -86,11 +86,11 @@ class Interface:
             elif route.does is Does.METRICS:
                 await exchange.answer(200, self._metrics.render(), content_type=CONTENT_TYPE)
             elif route.does is Does.DESCRIBE:
-                await exchange.reply(await self._described(exchange, route, scope))
+                await self._describe(exchange, route, scope)
             else:
                 about = self._ready()
                 if about.tells_itself and route.model is not None:  # it knows its models by names of their own
-                    await exchange.reply(await self._described(exchange, route, scope))
+                    await self._describe(exchange, route, scope)
                     return
                 describe.check_model(about, route)
                 if route.does is Does.VERSION:
@@ -118,15 +118,21 @@ class Interface:
             raise RefusedError(503, _NOT_READY)
         return about
 
-    async def _described(self, exchange: Exchange, route: Route, scope: Scope) -> Reply:
+    async def _describe(self, exchange: Exchange, route: Route, scope: Scope) -> None:
         about = self._engine.about
         if about is None:
             raise RefusedError(503, _NOT_READY)
         if not about.tells_itself:
-            return Reply(describe.document(about, route))
+            await exchange.reply(Reply(describe.document(about, route)))
+            return
         due_at = time.perf_counter() + self._settings.deadline_s
-        with Patience(due_at, exchange.receive, _LATE, self._young):
-            return await self._engine.answer(_call(exchange, scope, _NO_BODY, b"", due_at))
+        with Patience(due_at, exchange.receive, _LATE, self._young) as patience:
+            patience.watch()
+            reply = await self._engine.answer(_call(exchange, scope, _NO_BODY, b"", due_at))
+            if reply.pieces is not None:
+                await self._stream(exchange, reply, patience)
+        if reply.pieces is None:
+            await exchange.reply(reply)
 
     # A prediction.
 

@@ -31,6 +31,8 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
         await answer(send, 200 if time.monotonic() - STARTED > 0.5 else 503, {})
     elif path == "/running":
         await answer(send, 200, sorted(RUNNING))
+    elif path == "/v1/models":
+        await stream(send, {"events": 2})  # which nobody expects there
     elif path == "/admin":
         await answer(send, 200, "never to be reached through the proxy")
     else:

@@ -169,6 +169,13 @@ async def test_a_stream_passes_as_it_comes_and_whole(proxy: Proxied) -> None:
         assert (await connection.ask("POST", "/invocations", order(), JSON)).status == 200
 
 
+async def test_a_stream_passes_where_nobody_expects_one(proxy: Proxied) -> None:
+    async with Connection.open(proxy.port) as connection:
+        await connection.send("GET", "/v1/models")
+        _, chunks = await streamed(connection)
+        assert b"".join(chunks) == b'data: {"n": 0}\n\ndata: {"n": 1}\n\ndata: [DONE]\n\n'
+
+
 @pytest.mark.case("runtimes-I2")
 @pytest.mark.parametrize("what", [{"events": 1000, "pause": 0.05}, {"sleep": 30}])
 async def test_a_client_that_leaves_ends_its_request_in_the_server_at_once(

@@ -358,7 +358,7 @@ async def test_a_process_that_has_to_end_says_so_to_who_still_waits() -> None:
 # Streams.
 
 
-def streams(*steps: bytes | Exception | float) -> Engine:
+def streams(*steps: bytes | Exception | float, **about: Any) -> Engine:
     """An engine whose answer is these pieces, pauses and errors; ``closed`` tells that its generator ended."""
 
     async def pieces() -> AsyncGenerator[bytes, None]:
@@ -379,7 +379,7 @@ def streams(*steps: bytes | Exception | float) -> Engine:
 
     closed: list[bool] = []
     kept: list[AsyncGenerator[bytes, None]] = []
-    engine = Engine(does)
+    engine = Engine(does, **about)
     engine.closed = closed  # type: ignore[attr-defined]
     return engine
 
@@ -388,6 +388,23 @@ async def test_a_stream_goes_out_event_by_event() -> None:
     answer = await post(interface(streams(event(b"1"), event(b"2"), DONE)), path="/v1/chat/completions")
     assert (answer.status, answer.pieces, answer.ended) == (200, [event(b"1"), event(b"2"), DONE], True)
     assert (answer.headers["content-type"], answer.headers["x-own"]) == ("text/event-stream", "1")
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/models/wine", "/v2/models/other", "/v2/models/other/ready"])
+async def test_a_stream_goes_out_whatever_was_asked_of_an_engine_that_tells_itself(path: str) -> None:
+    answer = await ask(interface(streams(event(b"1"), DONE, tells_itself=True)), "GET", path)
+    assert (answer.status, answer.pieces, answer.ended) == (200, [event(b"1"), DONE], True)
+    assert answer.headers["content-type"] == "text/event-stream"
+
+
+async def test_a_stream_that_nobody_listens_to_ends_whatever_was_asked() -> None:
+    engine, client = streams(event(b"1"), 60.0, tells_itself=True), Client([b""])
+    asking = asyncio.create_task(ask(interface(engine), "GET", "/v1/models", client=client))
+    async with asyncio.timeout(5):
+        await client.began.wait()
+        client.left.set()
+        await asking
+    assert engine.closed == [True]  # type: ignore[attr-defined]
 
 
 async def test_a_stream_that_fails_before_its_first_event_has_a_status() -> None:
