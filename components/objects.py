@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import pulumi
+from pulumi_kubernetes.admissionregistration.v1 import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
 from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.apiextensions.v1 import CustomResourceDefinition
 from pulumi_kubernetes.apps.v1 import Deployment
@@ -23,7 +24,10 @@ from components.manifests.objects import Manifest, identity
 from spec import names
 
 _RBAC: Final = "rbac.authorization.k8s.io/v1"
+_ADMISSION: Final = "admissionregistration.k8s.io/v1"
 _TYPES: Final[dict[tuple[str, str], Callable[..., pulumi.CustomResource]]] = {
+    (_ADMISSION, "MutatingWebhookConfiguration"): MutatingWebhookConfiguration,
+    (_ADMISSION, "ValidatingWebhookConfiguration"): ValidatingWebhookConfiguration,
     ("apiextensions.k8s.io/v1", "CustomResourceDefinition"): CustomResourceDefinition,
     ("apps/v1", "Deployment"): Deployment,
     ("networking.k8s.io/v1", "NetworkPolicy"): NetworkPolicy,

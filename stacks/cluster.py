@@ -34,6 +34,7 @@ class ClusterFacts(BaseModel):
     prometheus: str | None = None
     gateway_url: str | None = None
     node_address: str | None = None
+    authority: str | None = None  # file of the local CA's certificate, where one signs what serves in the cluster
 
 
 class ClusterUnknownError(Exception):
@@ -58,6 +59,14 @@ def cluster_facts(platform: PlatformSpec, variables: Mapping[str, str]) -> Clust
     except ValidationError as error:
         fields = ", ".join(str(detail["loc"][0]) for detail in error.errors())
         raise ClusterUnknownError(f"{variables.get(VARIABLE)} does not hold what the program needs: {fields}") from None
+
+
+def authority(facts: ClusterFacts) -> bytes:
+    """The certificate (PEM) of the CA that signs what serves inside the embedded cluster."""
+    try:
+        return Path(facts.authority or "").read_bytes()
+    except OSError as error:
+        raise ClusterUnknownError(f"no certificate authority is known here ({error}): run `knobless up`") from None
 
 
 def _declared(platform: PlatformSpec) -> dict[str, object]:

@@ -19,6 +19,7 @@ _HUB_HOST = "registry-1.docker.io"  # where Docker Hub's images are asked for
 NAMESPACE = "knobless"
 PLATFORM, PROXY, FETCH = "platform", "proxy", "fetch"
 VLLM, VLLM_GPU, TRITON, TRITON_TORCH = "vllm", "vllm-gpu", "triton", "triton-torch"
+LEADER_WORKER_SET = "leaderworkerset"
 MODEL_REPOSITORY = f"{NAMESPACE}/model"
 
 
@@ -43,6 +44,12 @@ _TRITON = (
     *("runtimes/mlflow", "runtimes/protocols"),  # what reads and writes every MLflow model's requests
     *("runtimes/requirements.txt", "requirements/triton.txt", "requirements/triton-torch.txt"),
 )
+# Its program is compiled from a pinned module, by flags that stand beside it.
+_TOOLCHAIN = "embedded/toolchain"
+_LEADER_WORKER_SET = (
+    *("images/leaderworkerset", f"{_TOOLCHAIN}/modules/leaderworkerset"),
+    *(f"{_TOOLCHAIN}/versions.py", f"{_TOOLCHAIN}/planning.py"),
+)
 # Nothing of a model is in them, so what goes in is in Git. An engine's image has the engine's name.
 OWN = {
     PLATFORM: Own("platform", ("images/base", "images/platform", "requirements/platform.txt", "spec", "controllers")),
@@ -55,6 +62,7 @@ OWN = {
     VLLM_GPU: Own("vllm", _VLLM, {"REQUIREMENTS": "vllm-gpu.txt", "COMPILER": "gcc libc6-dev python3-dev"}),
     TRITON: Own("triton", _TRITON),
     TRITON_TORCH: Own("triton", _TRITON, {"REQUIREMENTS": "triton-torch.txt"}),
+    LEADER_WORKER_SET: Own("leaderworkerset", _LEADER_WORKER_SET),
 }
 # What goes into the image of a model beside its own requirements.
 MODEL_INPUTS = (

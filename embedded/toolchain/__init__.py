@@ -14,12 +14,13 @@ from .golang import ToolchainError
 from .install import PulumiTools, Tools, add_to_plugin_cache, install_language_host
 from .planning import BuildPlan, Task, plan
 from .progress import terminal_report
-from .versions import LEADER_WORKER_SET
+from .versions import LEADER_WORKER_SET, Target
 
 __all__ = [
     "LEADER_WORKER_SET",
     "BuildPlan",
     "PulumiTools",
+    "Target",
     "Task",
     "ToolchainError",
     "Tools",

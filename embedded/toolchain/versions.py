@@ -121,7 +121,7 @@ LEADER_WORKER_SET = Target(
     (),
     {f"{LWS_MODULE}/pkg/version.GitVersion": LWS},
     beside={
-        f"{kind}.yaml": ModuleFile(LWS_MODULE, f"config/crd/bases/{group}_{kind}.yaml")
+        f"{kind}.{group}": ModuleFile(LWS_MODULE, f"config/crd/bases/{group}_{kind}.yaml")
         for kind, group in (
             ("leaderworkersets", "leaderworkerset.x-k8s.io"),
             ("disaggregatedsets", "disaggregatedset.x-k8s.io"),  # the same program ends where it is missing

@@ -18,7 +18,7 @@ from pathlib import Path
 import httpx
 
 from components.manifests.served import wish_of
-from embedded import debian
+from embedded import debian, toolchain
 from embedded import images as builder
 from embedded.images import Destination, Recipe
 from embedded.services import SYSTEM_PATH
@@ -61,16 +61,25 @@ class Site:
 
 
 def build(
-    workspace: Workspace, facts: ClusterFacts, specs: Sequence[EndpointSpec], context: str | None, report: Report
+    workspace: Workspace,
+    facts: ClusterFacts,
+    specs: Sequence[EndpointSpec],
+    context: str | None,
+    report: Report,
+    *,
+    groups: bool = False,
 ) -> list[str]:
-    """Build and push what is missing; returns a line an image for a person. `context` is None on the embedded one."""
+    """Build and push what is missing; returns a line an image for a person. `context` is None on the embedded one,
+    which needs what makes `groups` of pods where any endpoint has some."""
     site = Site(workspace, facts, context is None, report)
     try:
         found = _choose(site, specs)
+        if groups and site.embedded:
+            found.add_own(images.LEADER_WORKER_SET)
         return [_push_own(site, name) for name in found.own] + _push_models(site, found)
     except builder.ImageError as error:
         raise CliError(f"an image could not be built: {error}", hint=GO_ON) from error
-    except (images.ImageError, OSError) as error:
+    except (images.ImageError, toolchain.ToolchainError, OSError) as error:
         raise CliError(str(error), hint=GO_ON) from error
 
 
@@ -133,11 +142,18 @@ def _push_own(site: Site, name: str) -> str:
         with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=_scratch(site.workspace)) as folder:
             for each in own.inputs:
                 _copy(root / each, Path(folder) / each)
+            if name == images.LEADER_WORKER_SET:
+                _copy_program(site, toolchain.LEADER_WORKER_SET, Path(folder))
             containerfile = Path(folder) / "images" / own.folder / "Containerfile"
             arguments = {"BASE": base, **own.arguments}
             _publish(site, Recipe(name, containerfile, Path(folder), wanted.tag, arguments))
         found = site.lookup.digest(wanted)
     return f"{name:<12} {found}"
+
+
+def _copy_program(site: Site, target: toolchain.Target, context: Path) -> None:
+    task = toolchain.ensure_one(site.workspace.home, target, site.report)
+    shutil.copy(task.output, context / target.name)  # with its mode
 
 
 def _push_models(site: Site, wanted: _Wanted) -> list[str]:

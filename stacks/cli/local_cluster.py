@@ -18,7 +18,7 @@ from embedded.images import ImageError
 from embedded.instance import FOLDERS, Instance, choose_index, registered
 from embedded.startup import NodeError
 from spec.platform import PlatformSpec
-from stacks.cli import mlflow_env, orphans, side_by_side
+from stacks.cli import mlflow_env, orphans, side_by_side, tls
 from stacks.cli import workspace as workspaces
 from stacks.cli.console import Console
 from stacks.cli.errors import CliError, ExitCode
@@ -123,6 +123,7 @@ def start(workspace: Workspace, prepared: Prepared, platform: PlatformSpec, cons
         prometheus=cluster.prometheus,
         gateway_url=instance.gateway,
         node_address=cluster.node_address,
+        authority=str(tls.ca_file(workspace.ca_dir)),
     )
 
 

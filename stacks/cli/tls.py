@@ -1,4 +1,4 @@
-"""The gateway's certificate on the embedded cluster: one local CA a state folder, kept over `down`.
+"""Certificates of what serves on the embedded cluster: one local CA a state folder, kept over `down`.
 
 Where the cluster is a person's own, the Secret `gateway-tls` is theirs (cert-manager or by hand) and nothing here runs.
 """
@@ -118,11 +118,18 @@ def still_good(secret: Object, ca: Authority, hosts: list[str], now: datetime) -
     return lives and all(_san(host) in names_in for host in hosts)
 
 
-async def ensure_secret(kube: KubeClient, folder: Path, hosts: list[str], now: datetime) -> bool:
-    """Make or renew the gateway's TLS Secret; says whether it was written. `now` is aware, UTC."""
+async def ensure_secret(
+    kube: KubeClient,
+    folder: Path,
+    hosts: list[str],
+    now: datetime,
+    secret: str = names.SECRET_GATEWAY_TLS,
+    component: str = names.COMPONENT_GATEWAY,
+) -> bool:
+    """Make or renew a server's TLS Secret; says whether it was written. `now` is aware, UTC."""
     ca = authority(folder, now)
     try:
-        present: Object = await kube.get(SECRETS, names.SYSTEM_NAMESPACE, names.SECRET_GATEWAY_TLS)
+        present: Object = await kube.get(SECRETS, names.SYSTEM_NAMESPACE, secret)
     except NotFound:
         present = {}
     if still_good(present, ca, hosts, now):
@@ -130,9 +137,9 @@ async def ensure_secret(kube: KubeClient, folder: Path, hosts: list[str], now: d
     certificate, key = issue(ca, hosts, now)
     data = {"tls.crt": base64.b64encode(certificate).decode(), "tls.key": base64.b64encode(key).decode()}
     body: Object = {
-        "metadata": {"labels": names.managed_labels(names.COMPONENT_GATEWAY)},
+        "metadata": {"labels": names.managed_labels(component)},
         "type": "kubernetes.io/tls",
         "data": data,
     }
-    await kube.apply(SECRETS, names.SYSTEM_NAMESPACE, names.SECRET_GATEWAY_TLS, "knobless-tls", body)
+    await kube.apply(SECRETS, names.SYSTEM_NAMESPACE, secret, "knobless-tls", body)
     return True

@@ -130,6 +130,22 @@ def test_an_engine_and_an_image_of_one_s_own_bring_their_images(choose: Callable
     assert with_gpus.own == ["platform", "vllm-gpu", "fetch"]
 
 
+def test_what_makes_groups_of_pods_is_built_where_some_are_declared_and_only_for_the_embedded_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(building, "_push_own", lambda _, name: name)
+    workspace = Workspace(tmp_path, tmp_path / "stacks", tmp_path / "home", "local", "default")
+    facts = ClusterFacts(kubeconfig="", registry="registry:5000", model_registry=REGISTRY)
+
+    def built(context: str | None, groups: bool) -> list[str]:
+        monkeypatch.setattr(building, "recipe_digest", lambda _: "recipe")
+        return building.build(workspace, facts, [], context, lambda _: None, groups=groups)
+
+    assert built(None, False) == ["platform"]
+    assert built(None, True) == ["platform", "leaderworkerset"]
+    assert built("prod", True) == ["platform"]
+
+
 def test_every_problem_of_every_model_is_told_and_nothing_is_noted_on_it(
     choose: Callable[..., building._Wanted],
 ) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spec.platform import load_platform
-from stacks.cluster import ClusterUnknownError, cluster_facts
+from stacks.cluster import ClusterUnknownError, authority, cluster_facts
 
 EMBEDDED = load_platform("environment: local", "stacks/local/platform.yaml", "local")
 OWN = load_platform(
@@ -24,6 +24,7 @@ FACTS = {
     "prometheus": "http://198.18.0.1:9090",
     "gateway_url": "https://198.18.0.1:8443",
     "node_address": "198.18.0.1",
+    "authority": "/home/knobless/ca/ca.crt",
 }
 
 
@@ -104,3 +105,15 @@ def test_of_several_kubeconfigs_the_one_with_the_context_is_taken(tmp_path: Path
     for name, context in (("a", "other"), ("b", "prod"), ("c", "prod")):
         files[name].write_text(f"contexts: [{{name: {context}}}]\n")
     assert cluster_facts(OWN, {"KUBECONFIG": ":".join(map(str, files.values()))}).kubeconfig == str(files["b"])
+
+
+def test_the_local_authority_is_read_where_it_is_and_its_absence_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "ca.crt"
+    stated = {"authority": str(file)}
+    facts = cluster_facts(EMBEDDED, told(tmp_path, json.dumps(FACTS | stated)))
+    with pytest.raises(ClusterUnknownError, match=r"ca\.crt.*run `knobless up`"):
+        authority(facts)
+    file.write_bytes(b"a certificate")
+    assert authority(facts) == b"a certificate"
+    with pytest.raises(ClusterUnknownError, match="run `knobless up`"):
+        authority(facts.model_copy(update={"authority": None}))

@@ -196,3 +196,14 @@ def test_what_an_image_imports_of_ours_goes_into_it(inputs: tuple[str, ...]) -> 
             below = [path / f"{name.strip()}.py" for name in names.split(",")]
             wanted = [each for each in (*below, path.with_suffix(".py"), path / "__init__.py") if each.is_file()]
             assert set(wanted) <= set(sources), f"{source}: {module}"
+
+
+@pytest.mark.parametrize("pins", ["go.mod", "go.sum"])
+def test_other_pins_of_a_compiled_program_are_another_image(tmp_path: Path, pins: str) -> None:
+    folder = "embedded/toolchain"
+    files = {f"{folder}/modules/leaderworkerset/{name}": name for name in ("go.mod", "go.sum")}
+    files |= {f"{folder}/versions.py": "a", f"{folder}/planning.py": "b", "images/leaderworkerset/Containerfile": "c"}
+    other = files | {f"{folder}/modules/leaderworkerset/{pins}": "changed"}
+    roots = checkout(tmp_path / "one", files), checkout(tmp_path / "two", other)
+    one, two = (images.own_image("registry:5000", root, images.LEADER_WORKER_SET) for root in roots)
+    assert one.tag != two.tag

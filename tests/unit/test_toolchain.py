@@ -490,7 +490,7 @@ def test_what_goes_into_an_image_is_built_where_it_is_asked_for_and_is_no_tool(w
     task = build.ensure_one(workshop.home, versions.LEADER_WORKER_SET, workshop.said.append)
     assert workshop.built() == ["sigs.k8s.io/lws/cmd"]
     assert task.output.read_text() == "binary of sigs.k8s.io/lws/cmd"
-    assert task.carried("leaderworkersets.yaml").read_text() == "from a module"
+    assert task.carried("leaderworkersets.leaderworkerset.x-k8s.io").read_text() == "from a module"
     assert sorted(tools.bin_dir.iterdir()) == before
     assert build.ensure_one(workshop.home, versions.LEADER_WORKER_SET, workshop.said.append) == task
     assert workshop.built() == []
