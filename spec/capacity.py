@@ -26,13 +26,14 @@ def shortfalls(specs: Iterable[EndpointSpec], quota: Quota, utilization: float) 
     """(field of the quota, what it does not hold) for the endpoints of one team. CPU counts as requested."""
     floors = [(spec, floor_of(spec, utilization)) for spec in specs]
     if quota.cpu is not None:
-        asked = [(spec.endpoint, count, spec.least[0].millicores) for spec, count in floors]
+        asked = [(spec.endpoint, count, spec.least[0].millicores * spec.pods_each) for spec, count in floors]
         yield from _shortfall("cpu", asked, quota.cpu.millicores, lambda amount: str(Cpu(amount)))
     if quota.memory is not None:
-        asked = [(spec.endpoint, count, spec.least[1].bytes) for spec, count in floors]
+        asked = [(spec.endpoint, count, spec.least[1].bytes * spec.pods_each) for spec, count in floors]
         yield from _shortfall("memory", asked, quota.memory.bytes, lambda amount: str(Memory(amount)))
     if quota.pods is not None:
-        yield from _shortfall("pods", [(spec.endpoint, count, 1) for spec, count in floors], quota.pods, str)
+        asked = [(spec.endpoint, count, spec.pods_each) for spec, count in floors]
+        yield from _shortfall("pods", asked, quota.pods, str)
 
 
 def _shortfall(

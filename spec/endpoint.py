@@ -55,6 +55,7 @@ MEMORY_DEFAULT: Final = Memory(1024**3)
 # A pod's own ceiling lies above any limit; this is the highest first one.
 PARALLELISM_MOST: Final = 1_000
 GPU_MEMORY: Final = (Memory(4 * 1024**3), Memory(1024**4))
+NODES_MOST: Final = 16
 
 
 def _check_min(value: int) -> int:
@@ -77,14 +78,18 @@ class Concurrency(SpecModel):
 
 
 class Resources(SpecModel):
-    """What one replica gets; None means what the model asks for. A change makes a new revision."""
+    """What one replica gets; None means what the model asks for. A change makes a new revision.
+
+    Over several `nodes` it is a pod on each of them, and CPU, memory and GPUs are those of one such pod."""
 
     cpu: Annotated[CpuField, between(*ENDPOINT_CPU)] | None = None
     memory: Annotated[MemoryField, between(*ENDPOINT_MEMORY)] | None = None
+    nodes: int | None = Field(default=None, ge=1, le=NODES_MOST)
 
 
 class Accelerator(SpecModel):
-    """GPUs of one replica, as many as the model needs for None, and labels of the nodes that it runs on."""
+    """GPUs of one replica (of its pod on each node, where it spans several), as many as the model needs for None, and
+    labels of the nodes that it runs on."""
 
     gpus: int | None = Field(default=None, ge=0, le=8)
     gpu_memory: Annotated[MemoryField, between(*GPU_MEMORY)] | None = None
@@ -155,8 +160,13 @@ class EndpointSpec(SpecModel):
         return self.parallelism or (INITIAL_LIMIT if self.image is None else IMAGE_PARALLELISM)
 
     @property
+    def pods_each(self) -> int:
+        """Pods of one replica, as far as the file tells; the model may need more."""
+        return self.resources.nodes or 1
+
+    @property
     def least(self) -> tuple[Cpu, Memory]:
-        """What a replica asks for at least, as far as the file tells: what is stated or a small model's, and the
+        """What one pod asks for at least, as far as the file tells: what is stated or a small model's, and the
         interface's own beside an image."""
         cpu, memory = cpu_request(self.resources.cpu or CPU_DEFAULT), self.resources.memory or MEMORY_DEFAULT
         if self.image is None:
@@ -200,8 +210,15 @@ def source_problems(stated: Mapping[str, Any]) -> Iterator[tuple[str, str, str |
         yield "container", "is for an image of one's own: a model has a container of ours", None
     if "runtime" in stated and image and not model:
         yield "runtime", "is for a model: an image brings its own", None
+    if image and not model and _nodes(stated.get("resources")) > 1:
+        yield "resources.nodes", "only text that vLLM generates is split over nodes: write 1; load adds replicas", None
     for name in sorted(OURS & _names(stated.get("env"))) if model else ():
         yield f"env.{name}", "is set by the image of the model: it can't be another", None
+
+
+def _nodes(resources: Any) -> int:
+    nodes = resources.get("nodes") if isinstance(resources, Mapping) else getattr(resources, "nodes", None)
+    return nodes if isinstance(nodes, int) else 1
 
 
 def _names(variables: Any) -> set[str]:

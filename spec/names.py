@@ -26,6 +26,10 @@ LABEL_TEAM: Final = f"{GROUP}/team"
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 LABEL_COMPONENT: Final = "app.kubernetes.io/component"
 MANAGED_BY: Final = "knobless"
+# What LeaderWorkerSet says of a pod: the number of its group, and its own in the group, of which 0 leads.
+LABEL_GROUP_INDEX: Final = "leaderworkerset.sigs.k8s.io/group-index"
+LABEL_WORKER_INDEX: Final = "leaderworkerset.sigs.k8s.io/worker-index"
+LEADER_INDEX: Final = "0"
 ANNOTATION_SPEC_DIGEST: Final = f"{GROUP}/spec-digest"
 ANNOTATION_CONTROL: Final = f"{GROUP}/autoscaler-control"  # a person's hold on replicas, by the command line
 
@@ -51,6 +55,7 @@ TARGETS_PATH: Final = "/targets"  # of the controllers: the pods that Prometheus
 _SEGMENT: Final = r"\.*[A-Za-z0-9_~!$&'()*+,;=:@-][A-Za-z0-9._~!$&'()*+,;=:@-]*"
 URL_PATH: Final = rf"/(?:{_SEGMENT}(?:/{_SEGMENT})*)?"
 URL_PATH_MAX: Final = 256
+AFFINITY_PREFIX: Final = "prefix"  # of requests whose prompts begin alike, to one replica
 
 PROJECT: Final = "knobless"
 STACKS_FOLDER: Final = "stacks"
@@ -111,7 +116,7 @@ def team_of_namespace(namespace: str) -> str | None:
 
 
 def revision_name(endpoint: str, template_sha256: str) -> str:
-    """`<endpoint>-<first 8 hex>`: the name of a revision's Deployment and of its headless Service."""
+    """`<endpoint>-<first 8 hex>`: the name of a revision's Deployment (LeaderWorkerSet) and of its headless Service."""
     digest = template_sha256[:REVISION_HASH_LENGTH]
     if not _HASH.fullmatch(digest):
         raise ValueError(f"{template_sha256!r} is not a SHA-256 in lower-case hex digits")
@@ -141,7 +146,7 @@ def endpoint_labels(endpoint: str, team: str) -> dict[str, str]:
 
 
 def revision_labels(endpoint: str, team: str, revision: str) -> dict[str, str]:
-    """Labels of a revision's pods, Deployment, Service and EndpointSlices."""
+    """Labels of a revision's pods, Deployment or LeaderWorkerSet, Service and EndpointSlices."""
     return endpoint_labels(endpoint, team) | {LABEL_REVISION: revision}
 
 

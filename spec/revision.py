@@ -46,9 +46,10 @@ def sha256_hex(value: Any) -> str:
     return hashlib.sha256(canonical_json(value)).hexdigest()
 
 
-def revision_of(endpoint: str, pod_template: Mapping[str, Any]) -> str:
-    """Name of the revision that `spec.podTemplate` of an endpoint object declares."""
-    return names.revision_name(endpoint, sha256_hex(pod_template))
+def revision_of(endpoint: str, pod_template: Mapping[str, Any], nodes: int = 1) -> str:
+    """Name of the revision that `spec.podTemplate` and `spec.nodes` of an endpoint object declare."""
+    made_of = pod_template if nodes == 1 else {"podTemplate": pod_template, "nodes": nodes}
+    return names.revision_name(endpoint, sha256_hex(made_of))
 
 
 def spec_digest(spec: Mapping[str, Any]) -> str:

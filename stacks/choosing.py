@@ -73,7 +73,8 @@ def _blaming(place: Place, spec: EndpointSpec, field: str) -> Iterator[None]:
 
 
 def told_choice(spec: EndpointSpec, found: Served) -> str:
-    """One line for a person: `mlflow, 500m CPU, 1Gi, first limit 64 (scikit-learn of 12 KiB, ...)`."""
+    """One line for a person: `mlflow, 500m CPU, 1Gi, first limit 64 (scikit-learn of 12 KiB, ...)`; a replica over
+    several nodes is `vllm, 2 nodes a replica, each 4 CPU, ...`."""
     if isinstance(found, ServedImage):
         stated = "as the file says" if spec.parallelism is not None else "no parallelism is stated"
         protocol = spec.container.protocol if spec.container is not None else ""
@@ -85,4 +86,5 @@ def told(choice: Choice) -> str:
     """The choice and its reason."""
     gpus = f", {choice.gpus} GPU{'s' if choice.gpus > 1 else ''}" if choice.gpus else ""
     size = f"{Cpu(choice.cpu_millicores)} CPU, {Memory(choice.memory_bytes)}{gpus}"
-    return f"{choice.runtime}, {size}, first limit {choice.first_limit} ({choice.why})"
+    spread = f"{choice.nodes} nodes a replica, each " if choice.nodes > 1 else ""
+    return f"{choice.runtime}, {spread}{size}, first limit {choice.first_limit} ({choice.why})"

@@ -27,6 +27,7 @@ from components.manifests.schema import (
 )
 from spec import names
 from spec.container import PATHS_MOST
+from spec.endpoint import NODES_MOST
 
 PHASES: Final = ("Starting", "Ready", "Serving", "Draining", "Held", "Failed")
 TEAMS_MOST: Final = 64
@@ -52,6 +53,7 @@ def _spec() -> Schema:
             metadata=record(labels=by_name(text()), annotations=by_name(text(longest=4096))),
             spec=anything(),
         ),
+        nodes=whole(1, NODES_MOST),
         concurrency=record(("min", "max"), min=whole(1, CONCURRENCY_MOST), max=whole(1, CONCURRENCY_MOST)),
         routing=record(
             ("deadlineMs", "queueMax", "queueTimeoutMs"),

@@ -24,9 +24,10 @@ from spec.revision import spec_digest
 AWAIT_MARGIN_S = 120
 
 
-def await_s(spec: EndpointSpec, rollout: Rollout) -> int:
-    """Seconds that the stack waits for `Ready` and, on removal, for the last pod's end."""
-    return max(rollout.start_timeout_s, grace_s(spec)) + AWAIT_MARGIN_S
+def await_s(spec: EndpointSpec, rollout: Rollout, nodes: int = 1) -> int:
+    """Seconds that the stack waits for `Ready` and, on removal, for the last pod's end: workers go after the leader."""
+    ends_s = grace_s(spec, nodes) * (2 if nodes > 1 else 1)
+    return max(rollout.start_timeout_s, ends_s) + AWAIT_MARGIN_S
 
 
 def endpoint_object(spec: EndpointSpec, served: Served, model_registry: str, rollout: Rollout) -> Manifest:
@@ -45,7 +46,7 @@ def endpoint_object(spec: EndpointSpec, served: Served, model_registry: str, rol
         annotations={
             names.ANNOTATION_SPEC_DIGEST: spec_digest(content),
             "pulumi.com/waitFor": "condition=Ready",
-            "pulumi.com/timeoutSeconds": str(await_s(spec, rollout)),
+            "pulumi.com/timeoutSeconds": str(await_s(spec, rollout, served.nodes)),
         },
         spec=content,
     )
@@ -60,12 +61,14 @@ def pod_template(spec: EndpointSpec, served: Served, model_registry: str, rollou
 
 def _spec(spec: EndpointSpec, served: Served, model_registry: str, rollout: Rollout) -> Manifest:
     latency = {"latency": {"p95Ms": spec.latency.p95_ms}} if spec.latency is not None else {}
+    nodes = {"nodes": served.nodes} if served.nodes > 1 else {}
     paths = {"paths": list(spec.container.paths)} if spec.container is not None and spec.container.paths else {}
     return {
         "team": spec.team,
         "model": {"uri": served.uri, "version": served.version, "sha256": served.sha256},
         "runtime": {"name": served.runtime, "initialLimit": served.first_limit},
         "podTemplate": pod_template(spec, served, model_registry, rollout),
+        **nodes,
         "concurrency": {"min": spec.concurrency.min, "max": spec.concurrency.max},
         "routing": {
             "deadlineMs": spec.deadline_ms,
@@ -101,20 +104,23 @@ def service(spec: EndpointSpec) -> Manifest:
     )
 
 
-def doors(spec: EndpointSpec, model_registry: str) -> Manifest:
-    """In: the gateway, and the controllers that read metrics. Out: names, and the model registry."""
+def doors(spec: EndpointSpec, model_registry: str, nodes: int = 1) -> Manifest:
+    """In: the gateway, and the controllers that read metrics. Out: names, and the model registry. The pods of a replica
+    over several nodes reach each other, on ports that their engine chooses."""
     inside = [system_pods(names.COMPONENT_GATEWAY), system_pods(names.COMPONENT_CONTROLLERS)]
+    each_other = [{"podSelector": {"matchLabels": _selector(spec)}}]
     return network_policy(
         spec.endpoint,
         names.team_namespace(spec.team),
         _labels(spec),
         _selector(spec),
-        ingress=[{"from": inside, "ports": ports(port_of(spec))}],
-        egress=[to_dns(), to_url(model_registry)],
+        ingress=[{"from": inside, "ports": ports(port_of(spec))}, *([{"from": each_other}] if nodes > 1 else [])],
+        egress=[to_dns(), to_url(model_registry), *([{"to": each_other}] if nodes > 1 else [])],
     )
 
 
 def disruption_budget(spec: EndpointSpec) -> Manifest:
+    """One pod at a time, a worker too: with it goes its whole group, and no other one before that is back."""
     return one_at_a_time(spec.endpoint, names.team_namespace(spec.team), _labels(spec), _selector(spec))
 
 

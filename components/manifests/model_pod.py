@@ -39,6 +39,7 @@ def pod_template(spec: EndpointSpec, model: ServedModel, model_registry: str, ro
     return frame(
         spec,
         model.choice.gpus,
+        model.nodes,
         securityContext=pod_security(),
         initContainers=[_fetch(model, model_registry)],
         containers=[_server(spec, model, load_s(rollout))],
@@ -105,7 +106,11 @@ def _flags(spec: EndpointSpec, model: ServedModel, most_s: int) -> dict[str, str
             "--load-timeout-s": str(most_s),
             "--predictors": str(choice.predictors),
         },
-        Runtime.VLLM: {"--max-num-seqs": str(choice.first_limit), "--tensor-parallel": str(max(choice.gpus, 1))},
+        Runtime.VLLM: {
+            "--max-num-seqs": str(choice.first_limit),
+            "--tensor-parallel": str(max(choice.gpus, 1)),
+            **({"--nodes": str(choice.nodes)} if choice.nodes > 1 else {}),
+        },
         Runtime.TRITON: {"--model-python": MODEL_PYTHON, "--load-timeout-s": str(most_s)},
     }
     return {

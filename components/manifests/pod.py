@@ -36,11 +36,12 @@ def port_of(spec: EndpointSpec) -> int:
     return PORT if spec.container is None else PROXY_PORT
 
 
-def grace_s(spec: EndpointSpec) -> int:
+def grace_s(spec: EndpointSpec, nodes: int = 1) -> int:
     """Seconds from a pod's deletion to its certain end: leave the balancer, finish the longest answer, tear down, and
-    let a container of one's own end after that."""
+    let a container of one's own end after that. Over several nodes each pod has time for the leader's end and its own:
+    a worker that has to go stays until what it works for is answered."""
     own_s = 0 if spec.container is None else spec.container.stop_s
-    return LEAVE_S + spec.deadline_s + TEARDOWN_S + own_s
+    return LEAVE_S + spec.deadline_s + TEARDOWN_S + own_s + (TEARDOWN_S if nodes > 1 else 0)
 
 
 def load_s(rollout: Rollout) -> int:
@@ -48,8 +49,9 @@ def load_s(rollout: Rollout) -> int:
     return max(LOAD_LEAST_S, rollout.start_timeout_s)
 
 
-def frame(spec: EndpointSpec, gpus: int, **content: Any) -> Manifest:
-    """A pod template around containers and volumes, without the label of the revision that it will make."""
+def frame(spec: EndpointSpec, gpus: int, nodes: int = 1, **content: Any) -> Manifest:
+    """A pod template around containers and volumes, without the label of the revision that it will make. Over several
+    `nodes` it is that of each pod of a replica, the one that leads and those that work for it."""
     apart = {
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",
@@ -60,7 +62,7 @@ def frame(spec: EndpointSpec, gpus: int, **content: Any) -> Manifest:
         "serviceAccountName": spec.endpoint,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": grace_s(spec),
+        "terminationGracePeriodSeconds": grace_s(spec, nodes),
         "topologySpreadConstraints": [apart],
         **_placed(spec, gpus),
         **content,

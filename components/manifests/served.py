@@ -34,6 +34,10 @@ class ServedModel:
     def first_limit(self) -> int:
         return self.choice.first_limit
 
+    @property
+    def nodes(self) -> int:
+        return self.choice.nodes
+
 
 @dataclass(frozen=True)
 class ServedImage:
@@ -48,6 +52,10 @@ class ServedImage:
     @property
     def runtime(self) -> str:
         return PROXY
+
+    @property
+    def nodes(self) -> int:
+        return 1
 
     @property
     def sha256(self) -> str:
@@ -69,4 +77,5 @@ def wish_of(spec: EndpointSpec) -> Wish:
         gpus=gpus.gpus if gpus is not None else None,
         gpu_bytes=gpu_memory.bytes if gpu_memory is not None else None,
         parallelism=spec.parallelism,
+        nodes=spec.resources.nodes,
     )

@@ -18,8 +18,8 @@ from stacks.cli.pulumi_cli import Pulumi
 from stacks.cli.pulumi_output import Preview
 
 VERBS = {"create": "create", "update": "update", "delete": "delete", "replace": "replace"}
-# The field of an endpoint object whose change makes a revision, and so new pods; `revision_of` looks at no other.
-POD_PATH = "spec.podTemplate"
+# The fields of an endpoint object whose change makes a revision, and so new pods; `revision_of` looks at no other.
+POD_PATHS = ("spec.podTemplate", "spec.nodes")
 PULUMIS_OWN = re.compile(r"::pulumi:(?:pulumi|providers):")
 
 
@@ -97,7 +97,7 @@ def is_endpoint_object(step: Mapping[str, Any]) -> bool:
 
 def restarts_pods(step: Mapping[str, Any]) -> bool:
     """Whether the step makes a new revision of an endpoint."""
-    return is_endpoint_object(step) and any(path.startswith(POD_PATH) for path in changed_paths(step))
+    return is_endpoint_object(step) and any(path.startswith(POD_PATHS) for path in changed_paths(step))
 
 
 def describe_step(step: Mapping[str, Any]) -> str:

@@ -177,6 +177,47 @@ def test_an_engine_whose_processes_share_memory_has_more_of_it_than_a_pod_has_by
     assert paths.get("shm") == ("/dev/shm" if shared else None)
 
 
+LLM = Card("transformers", pyfunc=True, task="llm/v1/chat", size_bytes=300_000)
+
+
+def over(nodes: int) -> tuple[EndpointSpec, ServedModel]:
+    spec = spec_of(f"resources: {{nodes: {nodes}}}")
+    return spec, ServedModel("models:/wine/1", "1", "ab" * 32, IMAGE, IMAGE, select(LLM, wish_of(spec)))
+
+
+@pytest.mark.case("runtimes-E5")
+def test_a_replica_over_several_nodes_is_said_by_the_object_and_to_the_server() -> None:
+    one, two = rendered(*over(1)), rendered(*over(2))
+    assert ("nodes" in one["spec"], two["spec"]["nodes"]) == (False, 2)
+    (server,) = two["spec"]["podTemplate"]["spec"]["containers"]
+    assert server["args"][server["args"].index("--nodes") + 1] == "2"
+    assert "--nodes" not in one["spec"]["podTemplate"]["spec"]["containers"][0]["args"]
+
+
+@pytest.mark.parametrize("deadline_s", [1, 60, 297])
+def test_a_worker_that_has_to_go_stays_until_its_leader_has_answered(deadline_s: int) -> None:
+    """Both begin to leave at once; the leader's end is 15 + deadline + 15 s later, only then the worker's begins."""
+    spec = spec_of(f"resources: {{nodes: 2}}\ndeadline_s: {deadline_s}")
+    model = ServedModel("models:/wine/1", "1", "ab" * 32, IMAGE, IMAGE, select(LLM, wish_of(spec)))
+    obj = rendered(spec, model, Rollout(start_timeout_s=10))
+    grace_s = obj["spec"]["podTemplate"]["spec"]["terminationGracePeriodSeconds"]
+    assert grace_s == 15 + deadline_s + 15 + 15
+    assert int(obj["metadata"]["annotations"]["pulumi.com/timeoutSeconds"]) == 2 * grace_s + 120
+
+
+def test_the_pods_of_a_replica_over_several_nodes_reach_each_other_and_nobody_else_more() -> None:
+    spec, _ = over(2)
+    one, two = endpoint.doors(spec, REGISTRY, 1)["spec"], endpoint.doors(spec, REGISTRY, 2)["spec"]
+    own = {"podSelector": {"matchLabels": {"knobless.dev/endpoint": "wine"}}}
+    assert two["ingress"] == [*one["ingress"], {"from": [own]}]
+    assert two["egress"] == [*one["egress"], {"to": [own]}]
+
+
+def test_a_budget_lets_one_pod_go_a_worker_too() -> None:
+    budget = endpoint.disruption_budget(over(2)[0])["spec"]
+    assert (budget["maxUnavailable"], budget["selector"]) == (1, {"matchLabels": {"knobless.dev/endpoint": "wine"}})
+
+
 def test_the_own_team_and_the_invited_ones_may_call() -> None:
     obj = rendered(spec_of("access: {teams: [zeta, beta]}"))
     assert obj["spec"]["access"]["teams"] == ["alpha", "beta", "zeta"]

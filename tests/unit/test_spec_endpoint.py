@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from spec.endpoint import Accelerator, Concurrency, EndpointSpec, Latency, load_endpoint
+from runtimes import selection
+from spec.endpoint import NODES_MOST, Accelerator, Concurrency, EndpointSpec, Latency, load_endpoint
 from spec.image_reference import parse_image_reference
 from spec.problems import SpecError
 from spec.quantities import Cpu, Memory
@@ -158,7 +159,10 @@ def test_a_wrong_value_is_a_problem_with_its_place_and_what_is_allowed(old: str,
         ("resources: {cpu: true}", "4:18: resources.cpu: true is not allowed here (allowed: "),
         ("resources: {memory: 512m}", "4:21: resources.memory: '512m' is no amount of memory: m means"),
         ("resources: {memory: 512}", "4:21: resources.memory: 512 is too small (allowed: 64Mi to 16Ti)"),
-        ("resources: {gpu: 1}", "4:13: resources.gpu: unknown field (allowed: cpu, memory)"),
+        ("resources: {gpu: 1}", "4:13: resources.gpu: unknown field (allowed: cpu, memory, nodes)"),
+        ("resources: {nodes: 0}", "4:20: resources.nodes: 0 is too small (allowed: 1 to 16)"),
+        ("resources: {nodes: 17}", "4:20: resources.nodes: 17 is too large (allowed: 1 to 16)"),
+        ("resources: {nodes: two}", "4:20: resources.nodes: "),
         ("rollout: {hold_s: -1}", "4:19: rollout.hold_s: -1 is too small (allowed: 0 to 86400)"),
         ("rollout: {start_timeout_s: 9}", "4:28: rollout.start_timeout_s: 9 is too small (allowed: 10 to 7200)"),
     ],
@@ -205,6 +209,21 @@ def test_an_image_and_how_it_is_asked_are_enough() -> None:
     assert (spec.container.user, spec.container.writable, spec.container.stop_s) == (None, (), 15)
     assert spec.first_limit == 8
     assert spec.least == (Cpu(150), Memory((1024 + 384) * 1024**2))
+
+
+@pytest.mark.case("runtimes-E5")
+def test_a_replica_over_several_nodes_is_so_many_pods_and_no_more_than_selection_knows() -> None:
+    spec = load(MINIMAL + "resources: {cpu: 2, nodes: 2}\n")
+    assert (spec.resources.nodes, spec.pods_each) == (2, 2)
+    assert spec.least == (Cpu(400), Memory(1024**3)), "of one pod"
+    assert load(MINIMAL).pods_each == 1
+    assert NODES_MOST == selection.NODES_MOST
+
+
+def test_an_image_of_one_s_own_is_on_one_node() -> None:
+    (text,) = told(IMAGE + "resources: {nodes: 2}\n")
+    assert text.startswith(f"{FILE}:5:20: resources.nodes: only text that vLLM generates is split over nodes: write 1")
+    assert load(IMAGE + "resources: {nodes: 1}\n").pods_each == 1
 
 
 def test_what_stands_beside_a_model_or_an_image_is_read() -> None:

@@ -121,6 +121,27 @@ def test_a_quota_holds_the_floor_and_a_successor_beside_it(minimum: int, quota: 
             load(alpha_with(quota), alpha__iris=iris)
 
 
+@pytest.mark.parametrize(
+    ("quota", "fits"),
+    [
+        ("pods: 6", True),  # a floor of one replica, and its successor
+        ("pods: 5", False),
+        ("memory: 12Gi", True),
+        ("memory: 12287Mi", False),
+        ("cpu: 1200m", True),  # requested: a fifth of 1, three times, twice
+        ("cpu: 1199m", False),
+    ],
+)
+@pytest.mark.case("runtimes-E5")
+def test_a_quota_counts_every_pod_of_a_replica_over_several_nodes(quota: str, fits: bool) -> None:
+    wide = endpoint("iris", "resources: {cpu: '1', memory: 2Gi, nodes: 3}\n")
+    if fits:
+        assert load(alpha_with(quota), alpha__iris=wide).endpoints
+    else:
+        with pytest.raises(SpecError, match=f"quota.{quota.split(':')[0]}: the floors need"):
+            load(alpha_with(quota), alpha__iris=wide)
+
+
 def test_the_floor_follows_the_platforms_utilization() -> None:
     iris = endpoint("iris").replace("min: 1", "min: 52")
     platform = alpha_with("pods: 2", "autoscaler: {utilization: 0.9}\n")  # 52 / 57.6 -> 1

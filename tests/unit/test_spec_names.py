@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from spec import names
+from spec.endpoint import NODES_MOST
+from spec.sizing import REPLICAS_MAX
 
 DIGEST = "0123abcd" + "0" * 56
 
@@ -16,6 +18,13 @@ def test_the_longest_endpoint_leaves_room_for_the_longest_pod_name() -> None:
 def test_the_longest_revision_is_a_label_value_and_leaves_room_for_an_endpoint_slice() -> None:
     revision = names.revision_name("e" * names.ENDPOINT_MAX, DIGEST)
     assert len(revision) + names.GENERATED_SUFFIX <= names.DNS_LABEL_MAX
+
+
+def test_the_last_group_of_the_longest_revision_is_a_stateful_set_whose_pods_can_be_labelled() -> None:
+    """Its workers belong to a StatefulSet of the leader's name, whose revisions' names are a label's value."""
+    leader = f"{names.revision_name('e' * names.ENDPOINT_MAX, DIGEST)}-{REPLICAS_MAX - 1}"
+    assert len(leader) + names.REPLICA_SET_SUFFIX_MAX <= names.DNS_LABEL_MAX
+    assert len(f"{leader}-{NODES_MOST - 1}") <= names.DNS_LABEL_MAX
 
 
 def test_the_longest_team_namespace_is_a_dns_label() -> None:

@@ -53,5 +53,12 @@ def test_a_changed_template_is_another_revision_and_a_changed_order_of_keys_is_n
     assert revision_of("iris", {"a": 1}) != revision_of("iris", {"a": 2})
 
 
+def test_other_nodes_are_another_revision_and_one_node_is_as_if_nothing_were_said() -> None:
+    template = {"spec": {}}
+    assert revision_of("iris", template, 1) == revision_of("iris", template)
+    assert len({revision_of("iris", template, nodes) for nodes in (1, 2, 3)}) == 3
+    assert revision_of("iris", template, 2) == revision_of("iris", template, 2.0)  # type: ignore[arg-type]
+
+
 def test_a_spec_digest_is_a_whole_sha256() -> None:
     assert spec_digest({"team": "alpha"}) == hashlib.sha256(b'{"team":"alpha"}').hexdigest()

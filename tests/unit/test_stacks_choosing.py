@@ -74,6 +74,18 @@ def test_a_classic_model_is_brought_and_served_by_the_image_of_its_own_environme
     )
 
 
+@pytest.mark.case("runtimes-E5")
+def test_a_replica_over_several_nodes_is_told_so_and_one_that_can_not_be_is_refused_at_its_field() -> None:
+    spec = spec_of(MODEL + "resources: {nodes: 2}\n")
+    found = served(place(Answers(LLM)), spec)
+    assert (found.nodes, told_choice(spec, found).partition(", first")[0]) == (
+        2,
+        "vllm, 2 nodes a replica, each 2 CPU, 5376Mi",
+    )
+    (text,) = problems(MODEL + "resources: {nodes: 2}\n", Answers(SKLEARN))
+    assert text.startswith(f"{FILE}: resources.nodes: ")
+
+
 def test_an_image_of_one_s_own_comes_with_the_interface() -> None:
     spec = spec_of(IMAGE)
     found = served(place(Answers()), spec)
