@@ -15,7 +15,7 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +28,12 @@ from controllers.autoscaler.observe import Sampler
 from controllers.autoscaler.prometheus import Ask, SignalReader, ask_prometheus
 from controllers.autoscaler.settings import Settings, settings_from
 from controllers.kube import (
-    DEPLOYMENTS,
+    LEADER_WORKER_SETS,
     MODEL_ENDPOINTS,
     PODS,
     RESOURCE_QUOTAS,
     SERVICES,
+    Event,
     Gvr,
     KubeClient,
     Object,
@@ -42,6 +43,7 @@ from controllers.kube.store import Store
 from controllers.lease import FencedWriter, Lease
 from controllers.rollout.loop import Rollout
 from controllers.targets import targets_of
+from controllers.workloads import KINDS
 from spec import names
 
 log = logging.getLogger("controllers")
@@ -77,11 +79,11 @@ class Process:
         writer = FencedWriter(client, self.lease)
         self.stores: dict[Gvr, Store] = {}
         self.rollout = Rollout(self.stores, writer, self.lease, self.metrics)
-        for gvr in (MODEL_ENDPOINTS, DEPLOYMENTS, SERVICES, PODS):
+        for gvr in (MODEL_ENDPOINTS, *KINDS, SERVICES, PODS):
             index = None if gvr == MODEL_ENDPOINTS else names.LABEL_ENDPOINT
             self.stores[gvr] = Store(gvr, self.rollout.touched, index)
         self.gateways = Store(PODS)
-        scaler = Scaler(client, writer, self.stores[DEPLOYMENTS], identity)
+        scaler = Scaler(client, writer, self.stores, identity)
         self.quotas = Store(RESOURCE_QUOTAS)
         self.checkpoints = Checkpoints(client, writer, self.lease, namespace)
         self.journal = Journal(records, self.metrics.records_dropped.inc) if records is not None else None
@@ -130,8 +132,7 @@ class Process:
 
     def _parts(self) -> dict[str, Coroutine[Any, Any, None]]:
         watches: dict[str, Coroutine[Any, Any, None]] = {
-            gvr.plural: store.follow(self._client.watch(gvr, self._only, None if gvr == MODEL_ENDPOINTS else _OURS))
-            for gvr, store in self.stores.items()
+            gvr.plural: store.follow(self._watch(gvr)) for gvr, store in self.stores.items()
         }
         gateways = self._client.watch(PODS, self._namespace, _GATEWAY)
         journal = {"journal": self.journal.run()} if self.journal is not None else {}
@@ -148,6 +149,11 @@ class Process:
                 "autoscaler": self._when_synced("autoscaler", self._autoscaler()),
             }
         )
+
+    def _watch(self, gvr: Gvr) -> AsyncIterator[Event]:
+        """Of the kinds, only that of groups is none that every cluster has."""
+        labels = None if gvr == MODEL_ENDPOINTS else _OURS
+        return self._client.watch(gvr, self._only, labels, optional=gvr == LEADER_WORKER_SETS)
 
     async def _autoscaler(self) -> None:
         """Begins where the process before it ended; without checkpoints it begins with nothing lowered."""

@@ -155,10 +155,10 @@ class FencedWriter:
         return await self._fenced(lambda: self._client.apply_status(gvr, namespace, name, manager, body))
 
     async def patch_scale(
-        self, namespace: str, deployment: str, replicas: int, resource_version: str, manager: str
+        self, gvr: Gvr, namespace: str, name: str, replicas: int, resource_version: str, manager: str
     ) -> Object:
         return await self._fenced(
-            lambda: self._client.patch_scale(namespace, deployment, replicas, resource_version, manager)
+            lambda: self._client.patch_scale(namespace, name, replicas, resource_version, manager, gvr)
         )
 
     async def create(self, gvr: Gvr, namespace: str, body: Object, manager: str) -> Object:

@@ -33,6 +33,7 @@ from components.manifests.objects import (
 from components.manifests.team import ROLE_CONTROLLERS_IN_TEAM
 from components.manifests.traffic import network_policy, ports
 from controllers.autoscaler.journal import BYTES_MAX, FILES, FOLDER
+from controllers.kube.resources import LEADER_WORKER_SETS
 from spec import names
 from spec.platform import PlatformSpec
 from spec.revision import canonical_json, sha256_hex
@@ -58,6 +59,7 @@ def rights() -> list[Manifest]:
     reading = [
         right(names.GROUP, names.PLURAL, "get list watch"),
         right("apps", "deployments", "get list watch"),
+        right(LEADER_WORKER_SETS.group, LEADER_WORKER_SETS.plural, "get list watch"),
         right("", "services pods resourcequotas", "get list watch"),
     ]
     writing = [
@@ -65,6 +67,8 @@ def rights() -> list[Manifest]:
         right(names.GROUP, f"{names.PLURAL}/finalizers", "update"),
         right("apps", "deployments", "create patch delete"),
         right("apps", "deployments/scale", "get patch"),
+        right(LEADER_WORKER_SETS.group, LEADER_WORKER_SETS.plural, "create patch delete"),
+        right(LEADER_WORKER_SETS.group, f"{LEADER_WORKER_SETS.plural}/scale", "patch"),
         right("", "services", "create patch delete"),
         right("", "events", "create patch"),
     ]

@@ -1,20 +1,21 @@
 """Writes replicas, through the scale sub-resource and nothing else, and tells the cluster what was changed and why.
 
-Owns the last look before a write: the Deployment is read again, so that the write rests on its present version, and a
-number that is not ours is known for another's. Leaves what the number is to `core`.
+Owns the last look before a write: what runs the revision is read again, so that the write rests on its present version,
+and a number that is not ours is known for another's. Leaves what the number is to `core`.
 """
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from controllers.autoscaler.core import Decision, Verdict
 from controllers.autoscaler.status import Change, detail
 from controllers.autoscaler.view import Endpoint, foreign_writer, is_claimed
-from controllers.kube import DEPLOYMENTS, EVENTS, Conflict, KubeClient, KubeError, NotFound, Object
+from controllers.kube import EVENTS, Conflict, Gvr, KubeClient, KubeError, NotFound, Object
 from controllers.kube.fields import key_of, number, timestamp
 from controllers.kube.store import Store
 from controllers.lease import FencedWriter
+from controllers.workloads import gvr_of
 from spec import names
 
 log = logging.getLogger(__name__)
@@ -29,24 +30,25 @@ class Scaler:
         self,
         client: KubeClient,
         writer: FencedWriter,
-        deployments: Store,
+        stores: Mapping[Gvr, Store],
         identity: str,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self._client, self._writer, self._deployments = client, writer, deployments
+        self._client, self._writer, self._stores = client, writer, stores
         self._identity, self._wall = identity, wall
 
     async def scale(
-        self, endpoint: Endpoint, deployments: Iterable[Object], verdict: Verdict
+        self, endpoint: Endpoint, workloads: Iterable[Object], verdict: Verdict
     ) -> tuple[list[Change], set[str]]:
         """The changes made, and the revisions whose replicas could not be written."""
-        live = {key_of(d)[1]: d for d in deployments}
+        live = {key_of(each)[1]: each for each in workloads}
         changes: list[Change] = []
         unwritten: set[str] = set()
         for decision in verdict.decisions:
             try:
-                stands = _stands(live.get(decision.revision, {}), decision)
-                change = _made(decision) if stands else await self._write(endpoint, decision)
+                workload = live.get(decision.revision, {})
+                stands = _stands(workload, decision)
+                change = _made(decision) if stands else await self._write(endpoint, decision, gvr_of(workload))
             except KubeError as error:
                 unwritten.add(decision.revision)
                 log.warning("replicas not written", extra=_fields(endpoint, decision) | {"error": str(error)})
@@ -57,21 +59,21 @@ class Scaler:
                 log.info("scaled", extra=_fields(endpoint, decision) | extra)
         return changes, unwritten
 
-    async def _write(self, endpoint: Endpoint, decision: Decision) -> Change | None:
-        """None where nothing is to be told, or the Deployment is gone."""
+    async def _write(self, endpoint: Endpoint, decision: Decision, gvr: Gvr) -> Change | None:
+        """None where nothing is to be told, or the revision is gone."""
         for attempt in range(_ATTEMPTS):
             try:
-                fresh = await self._client.get(DEPLOYMENTS, endpoint.namespace, decision.revision)
+                fresh = await self._client.get(gvr, endpoint.namespace, decision.revision)
             except NotFound:
                 return None
-            self._deployments.put(fresh)
+            self._stores[gvr].put(fresh)
             if _stands(fresh, decision):
                 return _made(decision)
             was = number(fresh, "spec", "replicas")
             version = str(fresh["metadata"]["resourceVersion"])
             try:
                 await self._writer.patch_scale(
-                    endpoint.namespace, decision.revision, decision.desired, version, names.MANAGER_AUTOSCALER
+                    gvr, endpoint.namespace, decision.revision, decision.desired, version, names.MANAGER_AUTOSCALER
                 )
             except Conflict:
                 if attempt + 1 == _ATTEMPTS:
@@ -118,9 +120,9 @@ class Scaler:
         }
 
 
-def _stands(deployment: Object, decision: Decision) -> bool:
+def _stands(workload: Object, decision: Decision) -> bool:
     """Whether the replicas are as decided, and ours in the API server's book."""
-    return number(deployment, "spec", "replicas") == decision.desired and is_claimed(deployment)
+    return number(workload, "spec", "replicas") == decision.desired and is_claimed(workload)
 
 
 def _made(decision: Decision) -> Change | None:

@@ -12,7 +12,7 @@ from controllers.autoscaler.cycle import Inputs, Remembered
 from controllers.autoscaler.load import LoadSample
 from controllers.autoscaler.observation import Observation, Prior, Revision, Role, observation_of
 from controllers.autoscaler.settings import Settings
-from controllers.autoscaler.starts import starts_of
+from controllers.autoscaler.starts import Past, starts_of
 from controllers.autoscaler.vertical.signals import Signals
 from controllers.autoscaler.vertical.thresholds import mean_of
 from controllers.autoscaler.view import Endpoint, Limit, revisions_of
@@ -22,15 +22,15 @@ from controllers.kube.resources import Object
 
 @dataclass(frozen=True)
 class Seen:
-    """`endpoint.asked` is what was last asked for; `started` the pods that have been ready before; `limits`
-    of a replica, by revision."""
+    """`endpoint.asked` is what was last asked for; `workloads` run its revisions; `past` is what is remembered of its
+    pods' starts; `limits` of a replica, by revision."""
 
     endpoint: Endpoint
-    deployments: Sequence[Object]
+    workloads: Sequence[Object]
     pods: Sequence[Object]
     quotas: Sequence[Object]
     samples: Sequence[LoadSample]
-    started: frozenset[str]
+    past: Past
     limits: Mapping[str, Limit] = field(default_factory=dict)
     prior: Prior | None = None
 
@@ -43,15 +43,15 @@ def prior_of(remembered: Remembered, pods: Iterable[Signals]) -> Prior | None:
     return Prior(self_test_ms / 1000, measured=False) if self_test_ms is not None else None
 
 
-def inputs_of(seen: Seen, settings: Settings, now_s: float, wall_s: float) -> tuple[Inputs, frozenset[str]]:
-    """The cycle's inputs, and the pods that have been ready by now."""
+def inputs_of(seen: Seen, settings: Settings, now_s: float, wall_s: float) -> tuple[Inputs, Past]:
+    """The cycle's inputs, and what is to be remembered of the pods' starts by now."""
     endpoint = seen.endpoint
-    starts, started = starts_of(seen.pods, seen.started)
-    revisions = revisions_of(endpoint, seen.deployments, settings.utilization, starts, seen.limits)
+    starts, past = starts_of(seen.pods, seen.past)
+    revisions = revisions_of(endpoint, seen.workloads, settings.utilization, starts, seen.limits)
     concurrency = (endpoint.concurrency_min, endpoint.concurrency_max)
     observation = observation_of(seen.samples, revisions, concurrency, settings, now_s, seen.prior)
     observation = replace(observation, budget=_budget(observation, seen))
-    return Inputs(observation, settings, now_s, in_force(endpoint.control, wall_s)), started
+    return Inputs(observation, settings, now_s, in_force(endpoint.control, wall_s)), past
 
 
 def _budget(observation: Observation, seen: Seen) -> int | None:
@@ -60,5 +60,5 @@ def _budget(observation: Observation, seen: Seen) -> int | None:
     main: Revision | None = min(observation.revisions, key=lambda r: order.index(r.role), default=None)
     if main is None:
         return None
-    deployment = next(d for d in seen.deployments if key_of(d)[1] == main.name)
-    return budget_of(seen.quotas, deployment, main.issued)
+    workload = next(each for each in seen.workloads if key_of(each)[1] == main.name)
+    return budget_of(seen.quotas, workload, main.issued)

@@ -20,6 +20,7 @@ from controllers.autoscaler.vertical.thresholds import mean_of
 from controllers.autoscaler.view import Endpoint, Limit
 from controllers.kube.fields import items, key_of, mapping
 from controllers.kube.resources import Object
+from controllers.workloads import pods_each, template_of
 
 _MOVING = ("Starting", "Ready", "Draining")
 
@@ -67,16 +68,17 @@ class Epoch:
     signals: Callable[[str, str], Signals]
 
 
-def key(endpoint: Endpoint, deployment: Object) -> Key:
-    """By the pod template: the model's digest, what it runs on, what it may use, the image that runs it."""
-    pod = mapping(deployment, "spec", "template", "spec")
+def key(endpoint: Endpoint, workload: Object) -> Key:
+    """By the pod template: the model's digest, what it runs on and over how many nodes, what it may use, the image that
+    runs it."""
+    pod, nodes = mapping(template_of(workload), "spec"), pods_each(workload)
     server = _server(pod)
     limits = mapping(server, "resources", "limits")
     devices = {name: amount for name, amount in limits.items() if "/" in name}
     return Key(
         endpoint=f"{endpoint.namespace}/{endpoint.name}",
         model_digest=_argument(items(pod, "initContainers"), "--sha256"),
-        accelerator=_text(devices | mapping(pod, "nodeSelector")) or "cpu",
+        accelerator=(f"{nodes} x " if nodes > 1 else "") + (_text(devices | mapping(pod, "nodeSelector")) or "cpu"),
         resources=_text({name: amount for name, amount in limits.items() if name not in devices}),
         runtime=str(server.get("image", "")),
     )
@@ -99,11 +101,11 @@ def _text(values: Mapping[str, object]) -> str:
     return ",".join(f"{name}={value}" for name, value in sorted(values.items()))
 
 
-def known(learnt: Learnt, endpoint: Endpoint, deployments: Sequence[Object]) -> dict[str, Knowledge]:
+def known(learnt: Learnt, endpoint: Endpoint, workloads: Sequence[Object]) -> dict[str, Knowledge]:
     """What is known of each revision: learnt, else told by the status, else the limit of the revision with the traffic
     if that runs on the same hardware, else the runtime's first limit. Of another one nothing but its limit is taken:
     it is a beginning, by which a successor is sized."""
-    keys = {key_of(deployment)[1]: key(endpoint, deployment) for deployment in deployments}
+    keys = {key_of(workload)[1]: key(endpoint, workload) for workload in workloads}
     found = {name: _own(learnt, endpoint, name, each) for name, each in keys.items()}
     return {name: known_now or Knowledge(_beginning(name, keys, found, endpoint)) for name, known_now in found.items()}
 
@@ -124,20 +126,18 @@ def _beginning(name: str, keys: Mapping[str, Key], found: Mapping[str, Knowledge
     return endpoint.initial_limit
 
 
-def limits(learnt: Learnt, endpoint: Endpoint, deployments: Sequence[Object]) -> dict[str, Limit]:
+def limits(learnt: Learnt, endpoint: Endpoint, workloads: Sequence[Object]) -> dict[str, Limit]:
     """Of every revision, what one of its replicas may take."""
-    return {
-        name: Limit(each.limit, each.knee is not None) for name, each in known(learnt, endpoint, deployments).items()
-    }
+    return {name: Limit(each.limit, each.knee is not None) for name, each in known(learnt, endpoint, workloads).items()}
 
 
-def followed(learnt: Learnt, endpoint: Endpoint, deployments: Sequence[Object]) -> Learnt:
+def followed(learnt: Learnt, endpoint: Endpoint, workloads: Sequence[Object]) -> Learnt:
     """For a process that doesn't lead: what the leader tells is what is known."""
-    told = known(replace(learnt, knowledge={}), endpoint, deployments)
+    told = known(replace(learnt, knowledge={}), endpoint, workloads)
     fresh = {
-        str(key(endpoint, deployment)): told[name]
-        for deployment in deployments
-        if (name := key_of(deployment)[1]) in endpoint.told
+        str(key(endpoint, workload)): told[name]
+        for workload in workloads
+        if (name := key_of(workload)[1]) in endpoint.told
     }
     changed = {
         name: each
@@ -150,7 +150,7 @@ def followed(learnt: Learnt, endpoint: Endpoint, deployments: Sequence[Object]) 
 def learnt_from(
     learnt: Learnt,
     endpoint: Endpoint,
-    deployments: Sequence[Object],
+    workloads: Sequence[Object],
     revisions: Sequence[Revision],
     epoch: Epoch,
     settings: Settings,
@@ -158,10 +158,10 @@ def learnt_from(
     """One epoch more of the revision with the traffic. What was learnt of one that is gone is kept: it may return."""
     due_at_s = epoch.now_s + settings.epoch_s
     main = next((revision for revision in revisions if revision.role is Role.TRAFFIC), None)
-    deployment = next((d for d in deployments if main is not None and key_of(d)[1] == main.name), None)
-    if main is None or deployment is None:
+    workload = next((each for each in workloads if main is not None and key_of(each)[1] == main.name), None)
+    if main is None or workload is None:
         return replace(learnt, advice={}, due_at_s=due_at_s, lesson=None)
-    now = known(learnt, endpoint, deployments)[main.name]
+    now = known(learnt, endpoint, workloads)[main.name]
     evidence = evidence_of(
         epoch.samples,
         now.limit,
@@ -175,7 +175,7 @@ def learnt_from(
         objective_ms=endpoint.objective_ms,
     )
     knowledge, advice = learn(now, evidence, settings, epoch.wall_s)
-    kept = {**learnt.knowledge, str(key(endpoint, deployment)): knowledge}
+    kept = {**learnt.knowledge, str(key(endpoint, workload)): knowledge}
     lesson = Lesson(main.name, now, evidence, settings, epoch.wall_s, knowledge, advice)
     return Learnt(kept, {main.name: advice}, due_at_s, lesson)
 

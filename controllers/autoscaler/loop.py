@@ -36,11 +36,12 @@ from controllers.autoscaler.telling import Teller
 from controllers.autoscaler.vertical.settings import Settings as Learner
 from controllers.autoscaler.vertical.signals import UNKNOWN, Signals
 from controllers.autoscaler.view import Endpoint
-from controllers.kube import DEPLOYMENTS, MODEL_ENDPOINTS, PODS, Gvr, KubeError, Object
+from controllers.kube import MODEL_ENDPOINTS, PODS, Gvr, KubeError, Object
 from controllers.kube.fields import key_of
 from controllers.kube.store import Store
 from controllers.lease import FencedWriter, Lease, NotLeader
 from controllers.metrics import Metrics
+from controllers.workloads import KINDS
 
 log = logging.getLogger(__name__)
 
@@ -137,7 +138,7 @@ class Autoscaler:
         return True
 
     def _rests(self, endpoint: Endpoint, memory: Memory, now_s: float) -> bool:
-        """Whether it still may: no load has come, and neither its pods nor its Deployments have changed."""
+        """Whether it still may: no load has come, and neither its pods nor what runs them have changed."""
         sample = self._sampler.latest(endpoint)
         has_come = sample is not None and sample.load is not None and has_load(sample.load)
         if not memory.rest_s or has_come or memory.stamp != self._stamp(endpoint):
@@ -159,9 +160,8 @@ class Autoscaler:
         memory.rest_s = max(part * most_s - self._settings.cycle_s, 0.0)
         memory.look_at_s = now_s + part * LOOK_S
 
-    def _stamp(self, endpoint: Endpoint) -> tuple[int, int]:
-        deployments, pods = self._stores[DEPLOYMENTS], self._stores[PODS]
-        return deployments.stamp(endpoint.namespace, endpoint.name), pods.stamp(endpoint.namespace, endpoint.name)
+    def _stamp(self, endpoint: Endpoint) -> tuple[int, ...]:
+        return tuple(self._stores[kind].stamp(endpoint.namespace, endpoint.name) for kind in (*KINDS, PODS))
 
     def _memory(self, endpoint: Endpoint) -> Memory:
         """An endpoint that is seen for the first time begins where its checkpoint ends."""
@@ -208,17 +208,17 @@ class Autoscaler:
         memory, now_s = self._memory(endpoint), self._monotonic()
         memory.stamp = self._stamp(endpoint)
         seen = self._seen(endpoint, memory)
-        inputs, memory.started = inputs_of(seen, self._settings, now_s, self._wall())
+        inputs, memory.past = inputs_of(seen, self._settings, now_s, self._wall())
         remembered = rested(self._bridged(memory, endpoint, now_s), seen.samples, self._settings, now_s)
         memory.remembered, turn = cycle(remembered, inputs)
         self._let_rest(memory, endpoint, turn.verdict, now_s)
         ready = {revision.name: revision.ready for revision in inputs.observation.revisions}
         self._teller.measure(endpoint, turn.verdict, ready)
         if not self._lease.held():
-            memory.learnt = followed(memory.learnt, endpoint, seen.deployments)
+            memory.learnt = followed(memory.learnt, endpoint, seen.workloads)
             return
         self._learn(memory, seen, inputs, now_s)
-        changes, unwritten = await self._scaler.scale(endpoint, seen.deployments, turn.verdict)
+        changes, unwritten = await self._scaler.scale(endpoint, seen.workloads, turn.verdict)
         self._recorder.decided(endpoint, bool(changes), remembered, inputs, turn)
         memory.remember_asked(endpoint, turn.verdict, unwritten)
         memory.note_foreign(changes, now_s)
@@ -237,16 +237,16 @@ class Autoscaler:
 
     def _seen(self, endpoint: Endpoint, memory: Memory) -> Seen:
         quotas = self._quotas.objects.items() if self._quotas is not None else ()
-        deployments = self._stores[DEPLOYMENTS].labelled(endpoint.namespace, endpoint.name)
+        workloads = [w for kind in KINDS for w in self._stores[kind].labelled(endpoint.namespace, endpoint.name)]
         pods = self._stores[PODS].labelled(endpoint.namespace, endpoint.name)
         return Seen(
             endpoint=replace(endpoint, asked=memory.asked | dict(endpoint.asked)),
-            deployments=deployments,
+            workloads=workloads,
             pods=pods,
             quotas=[quota for (namespace, _), quota in quotas if namespace == endpoint.namespace],
             samples=self._sampler.samples(endpoint),
-            started=memory.started,
-            limits=limits(memory.learnt, endpoint, deployments),
+            past=memory.past,
+            limits=limits(memory.learnt, endpoint, workloads),
             prior=prior_of(memory.remembered, (self._signals(*key_of(pod)) for pod in pods)),
         )
 
@@ -262,7 +262,7 @@ class Autoscaler:
             tallies = self._sampler.tallies(seen.endpoint, main)
             epoch = Epoch(now_s, self._wall(), seen.samples, tallies, self._signals)
             revisions = inputs.observation.revisions
-            memory.learnt = learnt_from(memory.learnt, seen.endpoint, seen.deployments, revisions, epoch, _LEARNER)
+            memory.learnt = learnt_from(memory.learnt, seen.endpoint, seen.workloads, revisions, epoch, _LEARNER)
             self._recorder.taught(seen.endpoint, memory.learnt.lesson)
 
     def _bridged(self, memory: Memory, endpoint: Endpoint, now_s: float) -> Remembered:

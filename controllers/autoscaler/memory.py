@@ -8,6 +8,7 @@ from controllers.autoscaler.checkpoint import Checkpoint
 from controllers.autoscaler.core import Verdict
 from controllers.autoscaler.cycle import Remembered
 from controllers.autoscaler.learning import Learnt
+from controllers.autoscaler.starts import Past
 from controllers.autoscaler.status import Change
 from controllers.autoscaler.view import Endpoint
 
@@ -16,19 +17,19 @@ _FOREIGN_SHOWN_S = 60.0
 
 @dataclass
 class Memory:
-    """`before`: the process before this one, until the gap to it is bridged or too old. `started`: pods that have been
-    ready. `rest_s`: how long it may be left alone beyond its cycle, while the `stamp` of its objects stays; another
+    """`before`: the process before this one, until the gap to it is bridged or too old. `past`: of the pods'
+    starts. `rest_s`: how long it may be left alone beyond its cycle, while the `stamp` of its objects stays; another
     such rest may follow without a cycle, until `look_at_s`."""
 
     remembered: Remembered = field(default_factory=Remembered)
     before: Checkpoint | None = None
-    started: frozenset[str] = frozenset()
+    past: Past = field(default_factory=Past)
     learnt: Learnt = field(default_factory=Learnt)
     asked: dict[str, int] = field(default_factory=dict)
     due_at_s: float = 0.0
     rest_s: float = 0.0
     look_at_s: float = 0.0
-    stamp: tuple[int, int] = (0, 0)
+    stamp: tuple[int, ...] = ()
     fingerprint: object = None
     running: bool = False
     failures: int = 0
@@ -36,7 +37,8 @@ class Memory:
     foreign_until_s: float = 0.0
 
     def remember_asked(self, endpoint: Endpoint, verdict: Verdict, unwritten: Set[str]) -> None:
-        """Also across a deleted Deployment, of which the status says nothing: its successor gets its size at once."""
+        """Also across a deleted Deployment (LeaderWorkerSet), of which the status says nothing: its successor gets its
+        size at once."""
         asked = {d.revision: d.desired for d in verdict.decisions if d.revision not in unwritten}
         self.asked = {name: n for name, n in (self.asked | asked).items() if name in endpoint.phases}
 

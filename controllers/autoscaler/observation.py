@@ -35,11 +35,12 @@ class Prior:
 
 @dataclass(frozen=True)
 class Revision:
-    """`asked` is what we last asked for (None: never), `live` what the Deployment says, `limit` a replica's.
+    """`asked` is what we last asked for (None: never), `live` what its Deployment or LeaderWorkerSet says, `limit` a
+    replica's.
 
-    Of its pods, by owner and phase: `starting` are not ready yet and may be, `failing` have failed to start more than
-    once. `start_s`: how long a pod took lately from its creation to ready, None: not yet seen. `learnt`: the limit
-    rests on a knee that was met.
+    Of its pods (of a replica over several nodes the one that leads), by owner and phase: `starting` are not ready yet
+    and may be, `failing` have failed to start more than once. `start_s`: how long a pod took lately from its creation
+    to ready, None: not yet seen. `learnt`: the limit rests on a knee that was met.
     """
 
     name: str

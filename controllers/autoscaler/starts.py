@@ -1,7 +1,9 @@
 """How a revision's pods start, read from their statuses: ready, starting, failing, and how long it took. Pure.
 
 Owns what counts as a pod and as a failed start. Its one idea: by owner and phase. A pod on its way out, evicted or
-finished is neither capacity nor a start; one that was ready before has started, whatever becomes of it.
+finished is neither capacity nor a start; one that was ready before has started, whatever becomes of it. A group of
+pods, which is one replica over several nodes, counts as the pod that leads it: that one is ready once all of it works,
+and a group that begins anew since one of its pods has failed has new ones, so that it did fail is remembered.
 """
 
 from collections import defaultdict
@@ -11,6 +13,7 @@ from statistics import median
 
 from controllers.kube.fields import at, condition, items, mapping, number, seconds
 from controllers.kube.resources import Object
+from controllers.workloads import group_of, leads
 from spec import names
 
 _OVER = ("Failed", "Succeeded")
@@ -18,7 +21,9 @@ _OVER = ("Failed", "Succeeded")
 _REPEATED = {"CrashLoopBackOff", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}
 _REPEATED |= {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
 _RESTARTS = 2
+_GROUP_RESTARTS = 1  # with the first of any of its pods the whole group begins anew
 _START_MAX_S = 7200.0
+Group = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -31,20 +36,61 @@ class Starts:
     start_s: float | None = None
 
 
-def starts_of(pods: Iterable[Object], started: frozenset[str]) -> tuple[dict[str, Starts], frozenset[str]]:
-    """By revision; and the uids of the living pods that have been ready at some time, of which `started` are known."""
+@dataclass(frozen=True)
+class Past:
+    """What is remembered: `started` are the uids of living pods that have been ready at some time, `failed` the groups
+    (revision, number) that failed to start and have not been ready since."""
+
+    started: frozenset[str] = frozenset()
+    failed: frozenset[Group] = frozenset()
+
+
+def starts_of(pods: Iterable[Object], past: Past) -> tuple[dict[str, Starts], Past]:
+    """By revision; and the past from now on."""
+    pods = list(pods)
     found: dict[str, list[Object]] = defaultdict(list)
     for pod in pods:
-        if at(pod, "metadata", "deletionTimestamp") is None and at(pod, "status", "phase") not in _OVER:
-            found[str(mapping(pod, "metadata", "labels").get(names.LABEL_REVISION))].append(pod)
+        if leads(pod) and at(pod, "metadata", "deletionTimestamp") is None and at(pod, "status", "phase") not in _OVER:
+            found[_revision(pod)].append(pod)
     living = [pod for those in found.values() for pod in those]
-    known = frozenset(uid for pod in living if (uid := pod["metadata"]["uid"]) in started or _is_ready(pod))
-    return {revision: _starts(those, known) for revision, those in found.items()}, known
+    started = frozenset(uid for pod in living if (uid := pod["metadata"]["uid"]) in past.started or _is_ready(pod))
+    now = Past(started, _failed(pods, past))
+    return {revision: _starts(those, now) for revision, those in found.items()}, now
 
 
-def _starts(pods: list[Object], started: frozenset[str]) -> Starts:
+def _failed(pods: Iterable[Object], past: Past) -> frozenset[Group]:
+    """Asked of pods on their way out too: the crash that a group begins anew for is theirs."""
+    groups: dict[Group, list[Object]] = defaultdict(list)
+    for pod in pods:
+        if (group := _group(pod)) is not None:
+            groups[group].append(pod)
+    ready = {group for group, members in groups.items() if any(leads(pod) and _is_ready(pod) for pod in members)}
+    failing = {
+        group
+        for group, members in groups.items()
+        if not any(pod["metadata"]["uid"] in past.started for pod in members)
+        and any(_is_failing(pod, _GROUP_RESTARTS) for pod in members)
+    }
+    revisions = {revision for revision, _ in groups}
+    return frozenset(each for each in (past.failed | failing) - ready if each[0] in revisions)
+
+
+def _revision(pod: Object) -> str:
+    return str(mapping(pod, "metadata", "labels").get(names.LABEL_REVISION))
+
+
+def _group(pod: Object) -> Group | None:
+    number_of = group_of(pod)
+    return (_revision(pod), number_of) if number_of is not None else None
+
+
+def _starts(pods: list[Object], past: Past) -> Starts:
     ready = [pod for pod in pods if _is_ready(pod)]
-    failing = [pod for pod in pods if pod["metadata"]["uid"] not in started and _is_failing(pod)]
+    failing = [
+        pod
+        for pod in pods
+        if pod["metadata"]["uid"] not in past.started and (_group(pod) in past.failed or _is_failing(pod, _RESTARTS))
+    ]
     took = [seconds_to_ready for pod in ready if (seconds_to_ready := _start_s(pod)) is not None]
     return Starts(
         ready=len(ready),
@@ -58,13 +104,13 @@ def _is_ready(pod: Object) -> bool:
     return condition(pod, "Ready").get("status") == "True"
 
 
-def _is_failing(pod: Object) -> bool:
+def _is_failing(pod: Object, restarts: int) -> bool:
     statuses = items(pod, "status", "initContainerStatuses") + items(pod, "status", "containerStatuses")
-    return any(_has_failed(status) for status in statuses)
+    return any(_has_failed(status, restarts) for status in statuses)
 
 
-def _has_failed(status: Mapping[str, object]) -> bool:
-    again = number(status, "restartCount") >= _RESTARTS
+def _has_failed(status: Mapping[str, object], restarts: int) -> bool:
+    again = number(status, "restartCount") >= restarts
     return at(status, "state", "waiting", "reason") in _REPEATED or again
 
 

@@ -1,4 +1,4 @@
-"""An endpoint object and its Deployments -> what the autoscaler decides on. Pure translation."""
+"""An endpoint object and what runs its revisions -> what the autoscaler decides on. Pure translation."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -103,7 +103,7 @@ def _control(text: str | None) -> tuple[Control | None, str | None]:
 
 def revisions_of(
     endpoint: Endpoint,
-    deployments: Iterable[Object],
+    workloads: Iterable[Object],
     utilization: float,
     starts: Mapping[str, Starts] | None = None,
     limits: Mapping[str, Limit] | None = None,
@@ -111,7 +111,7 @@ def revisions_of(
     """The endpoint's own revisions. A deleted object's of the same name are not among them. `limits`: of a replica, by
     revision, where it is not the runtime's first one."""
     pods, known, first = starts or {}, limits or {}, Limit(endpoint.initial_limit)
-    owned = {key_of(d)[1]: d for d in deployments if _owned(endpoint, d)}
+    owned = {key_of(each)[1]: each for each in workloads if _owned(endpoint, each)}
     traffic = endpoint.routed if endpoint.routed in owned else endpoint.traffic
     return tuple(
         Revision(
@@ -131,9 +131,9 @@ def revisions_of(
     )
 
 
-def _owned(endpoint: Endpoint, deployment: Object) -> bool:
-    owners = {at(owner, "uid") for owner in items(deployment, "metadata", "ownerReferences")}
-    return endpoint.uid in owners and at(deployment, "metadata", "deletionTimestamp") is None
+def _owned(endpoint: Endpoint, workload: Object) -> bool:
+    owners = {at(owner, "uid") for owner in items(workload, "metadata", "ownerReferences")}
+    return endpoint.uid in owners and at(workload, "metadata", "deletionTimestamp") is None
 
 
 def _role(name: str, traffic: str | None, phase: str | None, ready: int) -> Role:
@@ -144,19 +144,19 @@ def _role(name: str, traffic: str | None, phase: str | None, ready: int) -> Role
     return Role.SUCCESSOR if phase in ("Starting", "Ready", "Failed") else Role.PARKED
 
 
-def foreign_writer(deployment: Object) -> str | None:
+def foreign_writer(workload: Object) -> str | None:
     """Who else's hand is on spec.replicas, by the API server's own book of field owners."""
-    return next((who for who in _writers(deployment) if who != names.MANAGER_AUTOSCALER), None)
+    return next((who for who in _writers(workload) if who != names.MANAGER_AUTOSCALER), None)
 
 
-def is_claimed(deployment: Object) -> bool:
+def is_claimed(workload: Object) -> bool:
     """Whether spec.replicas is ours in that book. Until it is, the book would not tell of another's hand either."""
-    return names.MANAGER_AUTOSCALER in _writers(deployment)
+    return names.MANAGER_AUTOSCALER in _writers(workload)
 
 
-def _writers(deployment: Object) -> list[str]:
+def _writers(workload: Object) -> list[str]:
     return [
         str(entry.get("manager"))
-        for entry in items(deployment, "metadata", "managedFields")
+        for entry in items(workload, "metadata", "managedFields")
         if at(entry, "fieldsV1", "f:spec", "f:replicas") is not None
     ]

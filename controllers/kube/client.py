@@ -105,13 +105,19 @@ class KubeClient:
             params["continue"] = token
 
     def watch(
-        self, gvr: Gvr, namespace: str | None = None, labels: str | None = None, name: str | None = None
+        self,
+        gvr: Gvr,
+        namespace: str | None = None,
+        labels: str | None = None,
+        name: str | None = None,
+        optional: bool = False,
     ) -> AsyncIterator[Event]:
         """First the state as one SYNC, then each change, for ever. See `controllers.kube.watch`.
 
-        With `name` it needs permission for that one object only (RBAC `resourceNames`).
+        With `name` it needs permission for that one object only (RBAC `resourceNames`). An `optional` kind may be
+        none of this cluster: that is told as ABSENT, and asked again now and then.
         """
-        return follow(self, gvr, namespace, labels, name)
+        return follow(self, gvr, namespace, labels, name, optional)
 
     async def create(self, gvr: Gvr, namespace: str | None, body: Object, manager: str = names.MANAGED_BY) -> Object:
         params = {"fieldManager": manager}
@@ -154,18 +160,19 @@ class KubeClient:
         sent = _typed(gvr, body) | {"metadata": metadata}
         return await self._request("PATCH", path, params=params, body=sent, content_type=_APPLY)
 
-    async def get_scale(self, namespace: str, deployment: str) -> Object:
-        return await self._request("GET", DEPLOYMENTS.path(namespace, deployment, "scale"))
+    async def get_scale(self, namespace: str, name: str, gvr: Gvr = DEPLOYMENTS) -> Object:
+        return await self._request("GET", gvr.path(namespace, name, "scale"))
 
     async def patch_scale(
         self,
         namespace: str,
-        deployment: str,
+        name: str,
         replicas: int,
         resource_version: str | None = None,
         manager: str = names.MANAGER_AUTOSCALER,
+        gvr: Gvr = DEPLOYMENTS,
     ) -> Object:
-        """Sets a Deployment's replicas and nothing else. With `resource_version`: Conflict if it moved on.
+        """Sets replicas and nothing else. With `resource_version`: Conflict if it moved on.
 
         It is an apply, since only an apply makes `manager` the owner of a field that has none yet; a plain patch of
         the scale sub-resource leaves no trace in `managedFields` then, nor does the next writer's.
@@ -174,10 +181,10 @@ class KubeClient:
         body: Object = {
             "apiVersion": "autoscaling/v1",
             "kind": "Scale",
-            "metadata": {"name": deployment, "namespace": namespace} | version,
+            "metadata": {"name": name, "namespace": namespace} | version,
             "spec": {"replicas": replicas},
         }
-        path = DEPLOYMENTS.path(namespace, deployment, "scale")
+        path = gvr.path(namespace, name, "scale")
         params = {"fieldManager": manager, "force": "true"}
         return await self._request("PATCH", path, params=params, body=body, content_type=_APPLY)
 

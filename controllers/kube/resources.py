@@ -41,6 +41,7 @@ CUSTOM_RESOURCE_DEFINITIONS = Gvr(
 NAMESPACES = Gvr("", "v1", "namespaces", "Namespace", namespaced=False)
 ENDPOINT_SLICES = Gvr("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 DEPLOYMENTS = Gvr("apps", "v1", "deployments", "Deployment")
+LEADER_WORKER_SETS = Gvr("leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet")
 LEASES = Gvr("coordination.k8s.io", "v1", "leases", "Lease")
 SECRETS = Gvr("", "v1", "secrets", "Secret")
 SERVICES = Gvr("", "v1", "services", "Service")

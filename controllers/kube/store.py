@@ -19,7 +19,8 @@ Changed = Callable[[Gvr, Object], None]
 
 
 class Store:
-    """`objects` may be read at any time; `synced` is set once the first whole state is in.
+    """`objects` may be read at any time; `synced` is set once the first whole state is in. `absent`: the cluster has no
+    such kind.
 
     With `index` (a label) `labelled` finds a namespace's objects by that label's value without a search.
     """
@@ -28,6 +29,7 @@ class Store:
         self.gvr = gvr
         self.objects: dict[Key, Object] = {}
         self.synced = asyncio.Event()
+        self.absent = False
         self._changed = changed
         self._index = index
         self._labelled: dict[Key, dict[Key, Object]] = defaultdict(dict)
@@ -46,7 +48,8 @@ class Store:
             self.take(event)
 
     def take(self, event: Event) -> None:
-        if event.type == "SYNC":
+        if event.type in ("SYNC", "ABSENT"):
+            self.absent = event.type == "ABSENT"
             self._replace(event.objects)
         elif event.type == "DELETED":
             self._remove(event.object)

@@ -3,7 +3,7 @@
 Owns resumption: after a broken or silent connection it goes on from the last resourceVersion it saw; where
 that is too old (410) it lists again and yields a new SYNC, which replaces everything the caller held.
 While the API server is away it yields nothing and keeps trying. Its one idea: the caller sees state, never
-connections.
+connections. A kind that the cluster may lack is watched for as well: ABSENT until it is there.
 """
 
 import asyncio
@@ -15,12 +15,12 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from controllers.kube.errors import Gone, KubeError, Unreachable, error_from
+from controllers.kube.errors import Gone, KubeError, NotFound, Unreachable, error_from
 from controllers.kube.resources import Gvr, Object
 
 log = logging.getLogger(__name__)
 
-EventType = Literal["SYNC", "ADDED", "MODIFIED", "DELETED"]
+EventType = Literal["SYNC", "ABSENT", "ADDED", "MODIFIED", "DELETED"]
 
 # The server ends each watch after this; more silence than that and a margin means a dead connection.
 _WATCH_S = 50
@@ -28,11 +28,13 @@ _READ_TIMEOUT_S = 65.0
 _PAUSE_S = 0.1
 _BACKOFF_FIRST_S = 0.25
 _BACKOFF_MAX_S = 5.0
+_ABSENT_S = 10.0
 
 
 @dataclass(frozen=True)
 class Event:
-    """`objects` is the whole state for SYNC and one object otherwise (for DELETED its last state)."""
+    """`objects` is the whole state for SYNC, nothing for ABSENT (the cluster has no such kind), and one object
+    otherwise (for DELETED its last state)."""
 
     type: EventType
     objects: tuple[Object, ...]
@@ -75,7 +77,12 @@ def selection(labels: str | None, name: str | None) -> dict[str, str]:
 
 
 async def follow(
-    source: Source, gvr: Gvr, namespace: str | None, labels: str | None, name: str | None = None
+    source: Source,
+    gvr: Gvr,
+    namespace: str | None,
+    labels: str | None,
+    name: str | None = None,
+    optional: bool = False,
 ) -> AsyncIterator[Event]:
     """See the module. Ends only by cancellation."""
     backoff = Backoff()
@@ -95,6 +102,11 @@ async def follow(
             version = None
             await asyncio.sleep(_PAUSE_S)
         except (KubeError, ValueError, KeyError) as error:
+            if optional and isinstance(error, NotFound):
+                version = None
+                yield Event("ABSENT", ())
+                await asyncio.sleep(_ABSENT_S)
+                continue
             level = logging.INFO if isinstance(error, Unreachable) else logging.WARNING
             log.log(level, "watch interrupted", extra={"resource": gvr.plural, "error": str(error)})
             await backoff.wait()

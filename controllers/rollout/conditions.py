@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from controllers.rollout.phases import Phase
-from controllers.rollout.plan import Plan
+from controllers.rollout.plan import KIND_MISSING, Plan, missing
 from controllers.rollout.view import EndpointView, Entry, RevisionView
 from spec.sizing import floor_replicas
 
@@ -38,6 +38,8 @@ def _declared(planned: Plan) -> Entry:
 
 def _ready(endpoint: EndpointView, planned: Plan, revisions: Mapping[str, RevisionView]) -> Verdict:
     entry, live = _declared(planned), revisions.get(planned.declared)
+    if endpoint.kind_missing:
+        return Verdict(False, KIND_MISSING, missing(endpoint))
     if entry.phase is Phase.FAILED:
         return Verdict(False, entry.reason, entry.message)
     if entry.phase is Phase.STARTING or live is None:
@@ -56,7 +58,7 @@ def _ready(endpoint: EndpointView, planned: Plan, revisions: Mapping[str, Revisi
 
 def _start(endpoint: EndpointView, entry: Entry, live: RevisionView | None) -> str:
     if live is None:
-        return f"{entry.name}: its Deployment is being made"
+        return f"{entry.name}: its {endpoint.workload} is being made"
     hint = f"; {live.problem.reason}: {live.problem.message}" if live.problem else ""
     sizing = endpoint.sizing.get(entry.name)
     if not hint and (sizing is None or not sizing.sized):

@@ -10,16 +10,17 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
-from controllers.kube import DEPLOYMENTS, MODEL_ENDPOINTS, PODS, SERVICES, Gvr, KubeError, NotFound, Object
+from controllers.kube import MODEL_ENDPOINTS, PODS, SERVICES, Gvr, KubeError, NotFound, Object
 from controllers.kube.fields import at, key_of, mapping
 from controllers.kube.store import Key, Store
 from controllers.lease import FencedWriter, Lease, NotLeader
 from controllers.metrics import Metrics
 from controllers.rollout.core import Status, decide
-from controllers.rollout.objects import deployment_object, service_object
-from controllers.rollout.plan import Action, ApplyDeployment, ApplyService, Remove
+from controllers.rollout.objects import kind_of, service_object, workload_object
+from controllers.rollout.plan import Action, ApplyService, Remove
 from controllers.rollout.status import same_status, status_object
-from controllers.rollout.view import RevisionView, endpoint_view, revision_view
+from controllers.rollout.view import EndpointView, RevisionView, endpoint_view, revision_view
+from controllers.workloads import KINDS
 from spec import names
 
 log = logging.getLogger(__name__)
@@ -93,11 +94,9 @@ class Rollout:
         endpoint = self._stores[MODEL_ENDPOINTS].objects.get(key)
         if endpoint is None or at(endpoint, "metadata", "deletionTimestamp") is not None:
             return
-        view = endpoint_view(endpoint)
-        revisions = {
-            revision.name: revision
-            for revision in (self._revision(endpoint, deployment) for deployment in self._owned(DEPLOYMENTS, endpoint))
-        }
+        view = endpoint_view(endpoint, [kind for kind in KINDS if self._stores[kind].absent])
+        owned = (workload for kind in KINDS for workload in self._owned(kind, endpoint))
+        revisions = {revision.name: revision for revision in (self._revision(endpoint, view, each) for each in owned)}
         status, planned = decide(view, revisions, self._wall())
         await self._write_status(endpoint, status)
         for action in planned.actions:
@@ -105,15 +104,15 @@ class Rollout:
         resync_s = self._wall() + _RESYNC_S
         self._schedule(key, min(planned.wake_at_s or resync_s, resync_s))
 
-    def _revision(self, endpoint: Object, deployment: Object) -> RevisionView:
-        key = key_of(deployment)
+    def _revision(self, endpoint: Object, view: EndpointView, workload: Object) -> RevisionView:
+        key = key_of(workload)
         pods = [
             pod
             for pod in self._stores[PODS].labelled(*key_of(endpoint))
             if mapping(pod, "metadata", "labels").get(names.LABEL_REVISION) == key[1]
         ]
         service = self._stores[SERVICES].objects.get(key)
-        return revision_view(endpoint, endpoint_view(endpoint), deployment, service, pods)
+        return revision_view(endpoint, view, workload, service, pods)
 
     def _owned(self, gvr: Gvr, endpoint: Object) -> Iterable[Object]:
         """Only what this very object owns: an endpoint of the same name that was deleted had its own."""
@@ -142,14 +141,17 @@ class Rollout:
         if isinstance(action, Remove):
             await self._remove(namespace, action)
             return
-        gvr, render = _RENDERED[type(action)]
-        body = render(endpoint, action.revision)
+        declared = kind_of(endpoint)
+        if isinstance(action, ApplyService):
+            gvr, body = SERVICES, service_object(endpoint, action.revision, action.kind or declared)
+        else:
+            gvr, body = declared, workload_object(endpoint, action.revision)
         applied = await self._writer.apply(gvr, namespace, action.revision, names.MANAGER_ROLLOUT, body)
         self._stores[gvr].put(applied)
 
     async def _remove(self, namespace: str, action: Remove) -> None:
         log.info("revision removed", extra={"namespace": namespace, "revision": action.revision})
-        for gvr, uid in ((DEPLOYMENTS, action.uid), (SERVICES, None)):
+        for gvr, uid in ((action.kind, action.uid), (SERVICES, None)):
             try:
                 await self._writer.delete(gvr, namespace, action.revision, uid)
             except NotFound:
@@ -180,9 +182,3 @@ class Rollout:
                 await self._something.wait()
         except TimeoutError:
             return
-
-
-_RENDERED: dict[type[Action], tuple[Gvr, Callable[[Object, str], Object]]] = {
-    ApplyDeployment: (DEPLOYMENTS, deployment_object),
-    ApplyService: (SERVICES, service_object),
-}

@@ -1,10 +1,11 @@
-"""Endpoint object -> the Deployment and the headless Service of a revision. Pure.
+"""Endpoint object -> the Deployment or LeaderWorkerSet and the headless Service of a revision. Pure.
 
-The Deployment never states `spec.replicas`: that field is the autoscaler's alone.
+Neither states `spec.replicas`: that field is the autoscaler's alone. A replica over several nodes is a group of
+LeaderWorkerSet: one pod leads and takes the requests, the others work for it.
 """
 
-from controllers.kube.fields import key_of, mapping
-from controllers.kube.resources import DEPLOYMENTS, SERVICES, Object
+from controllers.kube.fields import key_of, mapping, number
+from controllers.kube.resources import DEPLOYMENTS, LEADER_WORKER_SETS, SERVICES, Gvr, Object
 from spec import names
 
 MODEL_VERSION = f"{names.GROUP}/model-version"
@@ -12,47 +13,85 @@ PORT_NAME = "http"
 PORT = 8080
 
 
+def nodes_of(endpoint: Object) -> int:
+    """Pods of one replica of the declared revision."""
+    return number(endpoint, "spec", "nodes") or 1
+
+
+def kind_of(endpoint: Object) -> Gvr:
+    """What runs the declared revision."""
+    return LEADER_WORKER_SETS if nodes_of(endpoint) > 1 else DEPLOYMENTS
+
+
+def workload_object(endpoint: Object, revision: str) -> Object:
+    """What rollout owns of what runs the declared revision: the template as given, plus the labels."""
+    render = group_object if nodes_of(endpoint) > 1 else deployment_object
+    return render(endpoint, revision)
+
+
 def deployment_object(endpoint: Object, revision: str) -> Object:
-    """What rollout owns of the declared revision's Deployment: the template as given, plus the labels."""
-    template, selector = endpoint["spec"]["podTemplate"], _selector(endpoint, revision)
-    metadata = mapping(template, "metadata")
+    """One pod a replica."""
     return {
         "apiVersion": DEPLOYMENTS.api_version,
         "kind": DEPLOYMENTS.kind,
         "metadata": _metadata(endpoint, revision),
         "spec": {
             "revisionHistoryLimit": 0,
-            "selector": {"matchLabels": selector},
+            "selector": {"matchLabels": _selector(endpoint, revision)},
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
-            "template": {
-                "metadata": {
-                    key: value
-                    for key, value in {
-                        "labels": mapping(metadata, "labels") | _labels(endpoint, revision),
-                        "annotations": mapping(metadata, "annotations"),
-                    }.items()
-                    if value
-                },
-                "spec": template["spec"],
-            },
+            "template": _template(endpoint, revision),
         },
     }
 
 
-def service_object(endpoint: Object, revision: str) -> Object:
-    """A headless Service: its EndpointSlices are how the gateway sees the pods."""
+def group_object(endpoint: Object, revision: str) -> Object:
+    """A group of pods a replica. All begin together, and together they begin anew when one of them ends.
+
+    The leader's template is the workers'. Each group has a DNS name of its own: the one for all groups would be a
+    Service of the revision's name, and that one is ours.
+    """
+    return {
+        "apiVersion": LEADER_WORKER_SETS.api_version,
+        "kind": LEADER_WORKER_SETS.kind,
+        "metadata": _metadata(endpoint, revision),
+        "spec": {
+            "leaderWorkerTemplate": {
+                "size": nodes_of(endpoint),
+                "restartPolicy": "RecreateGroupOnPodRestart",
+                "workerTemplate": _template(endpoint, revision),
+            },
+            "networkConfig": {"subdomainPolicy": "UniquePerReplica"},
+            "startupPolicy": "LeaderCreated",
+        },
+    }
+
+
+def service_object(endpoint: Object, revision: str, gvr: Gvr = DEPLOYMENTS) -> Object:
+    """A headless Service: its EndpointSlices are how the gateway sees the pods. Of groups (`gvr` says what runs the
+    revision) those that lead."""
     metadata = _metadata(endpoint, revision)
     del metadata["annotations"]
+    leads = {names.LABEL_WORKER_INDEX: names.LEADER_INDEX} if gvr == LEADER_WORKER_SETS else {}
     return {
         "apiVersion": SERVICES.api_version,
         "kind": SERVICES.kind,
         "metadata": metadata,
         "spec": {
             "clusterIP": "None",
-            "selector": _selector(endpoint, revision),
+            "selector": _selector(endpoint, revision) | leads,
             "ports": [{"name": PORT_NAME, "port": PORT, "protocol": "TCP", "targetPort": PORT_NAME}],
         },
     }
+
+
+def _template(endpoint: Object, revision: str) -> Object:
+    template = endpoint["spec"]["podTemplate"]
+    metadata = mapping(template, "metadata")
+    said = {
+        "labels": mapping(metadata, "labels") | _labels(endpoint, revision),
+        "annotations": mapping(metadata, "annotations"),
+    }
+    return {"metadata": {key: value for key, value in said.items() if value}, "spec": template["spec"]}
 
 
 def _metadata(endpoint: Object, revision: str) -> Object:

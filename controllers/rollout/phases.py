@@ -27,11 +27,12 @@ class Happening(StrEnum):
     READIED = "sized to the live load and all replicas ready"
     UNREADIED = "replicas were lost before traffic moved"
     FAILED = "it can't start"
+    INSTALLED = "the kind that runs it is there now"
     ROUTED = "the gateway reports its traffic on it"
     SUPERSEDED = "the traffic is another's"
     DRAINED = "every request that it had is over"
     HOLD_ENDED = "the time for an immediate revert is over, a later one is held, or its room is needed"
-    VANISHED = "somebody deleted its Deployment"
+    VANISHED = "somebody deleted what ran it"
 
 
 TABLE: dict[Phase, dict[Happening, Phase]] = {
@@ -73,6 +74,7 @@ TABLE: dict[Phase, dict[Happening, Phase]] = {
     },
     Phase.FAILED: {
         Happening.READIED: Phase.READY,  # the registry came back, a node arrived
+        Happening.INSTALLED: Phase.STARTING,
         Happening.ROUTED: Phase.SERVING,
         Happening.WITHDRAWN: Phase.GONE,
         Happening.SUPERSEDED: Phase.DRAINING,

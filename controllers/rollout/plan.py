@@ -8,35 +8,42 @@ traffic is moved by naming another revision, and only the gateway's answer makes
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from controllers.kube.resources import DEPLOYMENTS, Gvr
 from controllers.rollout.phases import Happening, Phase, step
 from controllers.rollout.pods import UNSCHEDULABLE, Problem
 from controllers.rollout.view import EndpointView, Entry, RevisionView
 from spec.sizing import floor_replicas
 
+KIND_MISSING = "LeaderWorkerSetMissing"
+_LOOK_AGAIN_S = 5.0
+
 
 @dataclass(frozen=True)
-class ApplyDeployment:
-    """Make, or put right, the declared revision's Deployment."""
+class ApplyWorkload:
+    """Make, or put right, the declared revision's Deployment or LeaderWorkerSet."""
 
     revision: str
 
 
 @dataclass(frozen=True)
 class ApplyService:
-    """Make, or put right, a revision's headless Service."""
+    """Make, or put right, a revision's headless Service; `kind` is what runs the revision, None that it is the declared
+    one's."""
 
     revision: str
+    kind: Gvr | None = None
 
 
 @dataclass(frozen=True)
 class Remove:
-    """Delete a revision's Deployment (that very one) and Service."""
+    """Delete what runs a revision (that very one, of its `kind`) and its Service."""
 
     revision: str
     uid: str
+    kind: Gvr = DEPLOYMENTS
 
 
-Action = ApplyDeployment | ApplyService | Remove
+Action = ApplyWorkload | ApplyService | Remove
 
 
 @dataclass(frozen=True)
@@ -124,6 +131,8 @@ def _of_declared(endpoint: EndpointView, live: RevisionView | None, entry: Entry
         return Happening.ROUTED
     if phase in (Phase.ABSENT, Phase.DRAINING, Phase.HELD):
         return Happening.DECLARED
+    if phase is Phase.FAILED and entry.reason == KIND_MISSING and not endpoint.kind_missing:
+        return Happening.INSTALLED
     ready = live is not None and is_ready(endpoint, live)
     if phase in (Phase.STARTING, Phase.FAILED) and ready:
         return Happening.READIED
@@ -139,11 +148,13 @@ def _of_declared(endpoint: EndpointView, live: RevisionView | None, entry: Entry
 def failure(endpoint: EndpointView, live: RevisionView | None, entry: Entry, now_s: float) -> Problem | None:
     """Why a starting revision has failed by now, or None."""
     problem = live.problem if live else None
+    if endpoint.kind_missing:
+        return Problem(KIND_MISSING, missing(endpoint), now_s)
     if problem is not None and problem.fatal_at_s <= now_s:
         return problem
     if entry.phase is Phase.STARTING and now_s - entry.since_s >= endpoint.start_timeout_s:
         seen = f"; {problem.reason}: {problem.message}" if problem else ""
-        ready = f"{live.ready} of {live.replicas} replicas ready" if live else "no Deployment"
+        ready = f"{live.ready} of {live.replicas} replicas ready" if live else f"no {endpoint.workload}"
         return Problem("StartTimeout", f"{ready} after {endpoint.start_timeout_s:.0f} s{seen}", now_s)
     return None
 
@@ -161,6 +172,13 @@ def _is_starved(declared: Entry, live: RevisionView | None) -> bool:
     """Whether the declared revision finds no room: what is only held for a revert then gives way."""
     waiting = declared.phase in (Phase.STARTING, Phase.FAILED)
     return waiting and live is not None and live.problem is not None and live.problem.reason == UNSCHEDULABLE
+
+
+def missing(endpoint: EndpointView) -> str:
+    return (
+        f"a replica over several nodes is a {endpoint.workload}, a kind that this cluster does not have: install "
+        "LeaderWorkerSet (https://lws.sigs.k8s.io), or write resources.nodes: 1"
+    )
 
 
 def _advance_other(
@@ -220,18 +238,22 @@ def _actions(
         live = revisions.get(entry.name)
         if entry.phase in (Phase.GONE, Phase.ABSENT):
             if live is not None and endpoint.traffic != entry.name:
-                yield Remove(entry.name, live.uid)
+                yield Remove(entry.name, live.uid, live.kind)
             continue
-        if entry.name == endpoint.declared and not (live and live.deployment_in_place):
-            yield ApplyDeployment(entry.name)
+        if entry.name == endpoint.declared and not (live and live.workload_in_place):
+            if endpoint.kind_missing:
+                continue
+            yield ApplyWorkload(entry.name)
         if not (live and live.service_in_place):
-            yield ApplyService(entry.name)
+            yield ApplyService(entry.name, live.kind if live else None)
 
 
 def _alarms(
     endpoint: EndpointView, revisions: Mapping[str, RevisionView], entries: tuple[Entry, ...], now_s: float
 ) -> Iterator[float]:
     """When time alone will change something."""
+    if endpoint.kind_missing:
+        yield now_s + _LOOK_AGAIN_S
     for entry in entries:
         live = revisions.get(entry.name)
         if entry.phase is Phase.STARTING:

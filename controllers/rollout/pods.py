@@ -2,6 +2,10 @@
 
 Owns the translation of the kubelet's and the scheduler's words into our four reasons, and from when on each is a
 failure: a pull may fail once, nodes may be on their way. Leaves to `core` what a failure leads to.
+
+A group begins anew with the first crash of any of its pods, so none of them ever crashes twice. What tells a second
+crash there is that the pod is not of the first that were made; those that are on their way out are asked too, for the
+crash is theirs.
 """
 
 from collections.abc import Iterable, Iterator
@@ -9,10 +13,12 @@ from dataclasses import dataclass
 
 from controllers.kube.fields import at, condition, items, number, seconds
 from controllers.kube.resources import Object
+from controllers.workloads import groups, leads, pods_each
 
 UNSCHEDULABLE = "Unschedulable"
 PULL_GRACE_S = 30.0
 MESSAGE_MAX = 500
+_FIRST_MADE_S = 10.0
 
 _PULL = {"ErrImagePull", "ImagePullBackOff"}
 _PULL_AT_ONCE = {"InvalidImageName", "ErrImageNeverPull"}
@@ -28,13 +34,51 @@ class Problem:
     fatal_at_s: float
 
 
-def worst_problem(pods: Iterable[Object], deployment: Object, patience_s: float) -> Problem | None:
+def worst_problem(pods: Iterable[Object], workload: Object, patience_s: float) -> Problem | None:
     """The problem that is a failure first. `patience_s`: how long room in the cluster may be awaited."""
-    problems = [*_of_deployment(deployment, PULL_GRACE_S)]
+    pods = list(pods)
+    problems = [*_of_deployment(workload, PULL_GRACE_S)]
+    if pods_each(workload) > 1:
+        problems += _of_groups(pods, workload, patience_s)
     for pod in pods:
         if at(pod, "metadata", "deletionTimestamp") is None:
             problems += _of_pod(pod, patience_s)
     return min(problems, key=lambda problem: (problem.fatal_at_s, problem.reason), default=None)
+
+
+def _of_groups(pods: list[Object], workload: Object, patience_s: float) -> Iterator[Problem]:
+    """What no pod of its own tells: that others of its group were not made, and that it crashed and is gone for it."""
+    made_s, size = _made_s(workload), pods_each(workload)
+    if not pods:
+        yield Problem(UNSCHEDULABLE, _NONE_MADE, made_s + patience_s)
+    for group in groups(pods).values():
+        leader = next((pod for pod in group if leads(pod) and at(pod, "metadata", "deletionTimestamp") is None), None)
+        if leader is not None and len(group) < size:
+            few = f"{len(group)} of {size} pods of {at(leader, 'metadata', 'name')} were made: {_REFUSED}"
+            yield Problem(UNSCHEDULABLE, few, _made_s(leader) + PULL_GRACE_S)
+    crashes = [(pod, where, ended) for pod in pods for where, ended in _restarts(pod)]
+    for pod, where, ended in sorted(
+        crashes, key=lambda crash: str(crash[2].get("finishedAt"))
+    ):  # the cause comes first
+        is_first = _made_s(pod) <= made_s + _FIRST_MADE_S
+        fatal_at_s = made_s + (patience_s if is_first else 0.0)
+        yield Problem("ModelLoadFailed", _short(f"{where}: {_last_words(ended)}"), fatal_at_s)
+
+
+_REFUSED = "a quota or an admission rule refuses the others"
+_NONE_MADE = "no pod was made: a quota or an admission rule refuses them, or LeaderWorkerSet's controller does not run"
+
+
+def _made_s(obj: Object) -> float:
+    return seconds(at(obj, "metadata", "creationTimestamp")) or 0.0
+
+
+def _restarts(pod: Object) -> Iterator[tuple[str, Object]]:
+    """Containers that had to begin anew after a failure: where, and how the one before ended."""
+    for status in _statuses(pod):
+        ended = at(status, "lastState", "terminated")
+        if ended is not None and number(status, "restartCount") and number(ended, "exitCode"):
+            yield _where(pod, status), ended
 
 
 def _of_deployment(deployment: Object, grace_s: float) -> Iterator[Problem]:
@@ -46,15 +90,21 @@ def _of_deployment(deployment: Object, grace_s: float) -> Iterator[Problem]:
 
 
 def _of_pod(pod: Object, patience_s: float) -> Iterator[Problem]:
-    name = at(pod, "metadata", "name")
-    created_s = seconds(at(pod, "metadata", "creationTimestamp")) or 0.0
+    created_s = _made_s(pod)
     scheduled = condition(pod, "PodScheduled")
     if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
         since_s = seconds(scheduled.get("lastTransitionTime")) or created_s
         yield Problem(UNSCHEDULABLE, _short(str(scheduled.get("message"))), since_s + patience_s)
-    statuses = items(pod, "status", "initContainerStatuses") + items(pod, "status", "containerStatuses")
-    for status in statuses:
-        yield from _of_container(f"pod {name}, container {status.get('name')}", status, created_s)
+    for status in _statuses(pod):
+        yield from _of_container(_where(pod, status), status, created_s)
+
+
+def _statuses(pod: Object) -> list[Object]:
+    return items(pod, "status", "initContainerStatuses") + items(pod, "status", "containerStatuses")
+
+
+def _where(pod: Object, status: Object) -> str:
+    return f"pod {at(pod, 'metadata', 'name')}, container {status.get('name')}"
 
 
 def _of_container(where: str, status: Object, created_s: float) -> Iterator[Problem]:

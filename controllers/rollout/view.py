@@ -3,14 +3,15 @@
 Below this edge nobody looks into a Kubernetes object again.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from controllers.kube.fields import at, covers, items, key_of, mapping, number, seconds
-from controllers.kube.resources import Object
-from controllers.rollout.objects import MODEL_VERSION, deployment_object, service_object
+from controllers.kube.resources import DEPLOYMENTS, Gvr, Object
+from controllers.rollout.objects import MODEL_VERSION, kind_of, nodes_of, service_object, workload_object
 from controllers.rollout.phases import Phase
 from controllers.rollout.pods import Problem, worst_problem
+from controllers.workloads import gvr_of
 from spec import names
 from spec.revision import revision_of
 
@@ -50,7 +51,8 @@ class Sizing:
 
 @dataclass(frozen=True)
 class EndpointView:
-    """One endpoint object. `declared` is the revision that its pod template names."""
+    """One endpoint object. `declared` is the revision that its pod template and its nodes name; `workload` the kind
+    that runs it, and `kind_missing` that the cluster has no such kind."""
 
     namespace: str
     name: str
@@ -72,24 +74,28 @@ class EndpointView:
     sizing: Mapping[str, Sizing]
     routed: str | None
     routed_generation: int
+    workload: str = DEPLOYMENTS.kind
+    kind_missing: bool = False
 
 
 @dataclass(frozen=True)
 class RevisionView:
-    """A revision's Deployment and Service as they are."""
+    """A revision's Deployment or LeaderWorkerSet and its Service as they are. `kind` is which of the two."""
 
     name: str
     uid: str
     model_version: str
     replicas: int
     ready: int
-    deployment_in_place: bool
+    workload_in_place: bool
     service_in_place: bool
     problem: Problem | None = None
+    kind: Gvr = DEPLOYMENTS
 
 
-def endpoint_view(obj: Object) -> EndpointView:
-    """Raises KeyError or ValueError on an object that its schema would not let in."""
+def endpoint_view(obj: Object, missing: Collection[Gvr] = ()) -> EndpointView:
+    """Raises KeyError or ValueError on an object that its schema would not let in. `missing`: kinds that the cluster
+    does not have."""
     namespace, name = key_of(obj)
     spec, status = obj["spec"], mapping(obj, "status")
     return EndpointView(
@@ -100,7 +106,7 @@ def endpoint_view(obj: Object) -> EndpointView:
         generation=number(obj, "metadata", "generation"),
         deleted=at(obj, "metadata", "deletionTimestamp") is not None,
         spec_digest=str(mapping(obj, "metadata", "annotations").get(names.ANNOTATION_SPEC_DIGEST) or ""),
-        declared=revision_of(name, spec["podTemplate"]),
+        declared=revision_of(name, spec["podTemplate"], nodes_of(obj)),
         model_version=str(at(spec, "model", "version") or ""),
         concurrency_min=number(spec, "concurrency", "min"),
         drain_s=(number(spec, "routing", "deadlineMs") + number(spec, "routing", "queueTimeoutMs")) / 1000,
@@ -116,6 +122,8 @@ def endpoint_view(obj: Object) -> EndpointView:
         },
         routed=at(status, "gateway", "trafficRevision") or None,
         routed_generation=number(status, "gateway", "generation"),
+        workload=kind_of(obj).kind,
+        kind_missing=kind_of(obj) in missing,
     )
 
 
@@ -142,16 +150,17 @@ def _condition(item: Object) -> Condition:
 
 
 def revision_view(
-    endpoint: Object, view: EndpointView, deployment: Object, service: Object | None, pods: Iterable[Object]
+    endpoint: Object, view: EndpointView, workload: Object, service: Object | None, pods: Iterable[Object]
 ) -> RevisionView:
-    name = key_of(deployment)[1]
+    name, kind = key_of(workload)[1], gvr_of(workload)
     return RevisionView(
         name=name,
-        uid=deployment["metadata"]["uid"],
-        model_version=str(mapping(deployment, "metadata", "annotations").get(MODEL_VERSION) or ""),
-        replicas=number(deployment, "spec", "replicas"),
-        ready=number(deployment, "status", "readyReplicas"),
-        deployment_in_place=name != view.declared or covers(deployment, deployment_object(endpoint, name)),
-        service_in_place=service is not None and covers(service, service_object(endpoint, name)),
-        problem=worst_problem(pods, deployment, view.start_timeout_s / 2),
+        uid=workload["metadata"]["uid"],
+        model_version=str(mapping(workload, "metadata", "annotations").get(MODEL_VERSION) or ""),
+        replicas=number(workload, "spec", "replicas"),
+        ready=number(workload, "status", "readyReplicas"),
+        workload_in_place=name != view.declared or covers(workload, workload_object(endpoint, name)),
+        service_in_place=service is not None and covers(service, service_object(endpoint, name, kind)),
+        problem=worst_problem(pods, workload, view.start_timeout_s / 2),
+        kind=kind,
     )

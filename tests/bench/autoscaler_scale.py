@@ -33,10 +33,11 @@ from controllers.autoscaler.load import Counters
 from controllers.autoscaler.loop import Autoscaler
 from controllers.autoscaler.observe import Sampler
 from controllers.autoscaler.settings import Settings
-from controllers.kube import DEPLOYMENTS, MODEL_ENDPOINTS, PODS, Gvr
+from controllers.kube import MODEL_ENDPOINTS, PODS, Gvr
 from controllers.kube.store import Store
 from controllers.lease import FencedWriter
 from controllers.metrics import Metrics
+from controllers.workloads import KINDS
 from spec import names
 from tests.bench.scale.objects import Cluster, fill
 from tests.bench.scale.traffic import Latencies, Load, configure, haproxy, load, pods, settings_in
@@ -116,7 +117,7 @@ class Controllers:
 
     def __init__(self, endpoints: int, statistics: Statistics, folder: Path) -> None:
         stores: dict[Gvr, Store] = {MODEL_ENDPOINTS: Store(MODEL_ENDPOINTS)}
-        stores |= {gvr: Store(gvr, index=names.LABEL_ENDPOINT) for gvr in (DEPLOYMENTS, PODS)}
+        stores |= {gvr: Store(gvr, index=names.LABEL_ENDPOINT) for gvr in (*KINDS, PODS)}
         fill(stores, endpoints)
         gateways = Store(PODS)
         gateways.put(
@@ -135,7 +136,7 @@ class Controllers:
             gateways,
             writer,
             lease,  # type: ignore[arg-type]
-            Scaler(self.cluster, writer, stores[DEPLOYMENTS], "bench"),  # type: ignore[arg-type]
+            Scaler(self.cluster, writer, stores, "bench"),  # type: ignore[arg-type]
             self.metrics,
             settings,
             Sampler(settings, statistics.read),

@@ -282,7 +282,7 @@ async def test_another_hand_ends_a_rest() -> None:
     world = World(endpoint_object())
     await at(world, 200)
     (name,) = world.cluster.revisions()
-    deployment = world.cluster.deployment(name)
+    deployment = world.cluster.workload(name)
     assert deployment is not None
     world.cluster.scale(deployment, 7, "kubectl")
     assert await world.until(lambda: replicas(world) == 1, 30) <= 6

@@ -11,10 +11,11 @@ from controllers.autoscaler.observation import Role
 from controllers.autoscaler.rules import Reason
 from controllers.autoscaler.status import Change
 from controllers.autoscaler.view import Endpoint, endpoint_of
-from controllers.kube import DEPLOYMENTS, Conflict, Forbidden, Gvr, NotFound, Object, Unreachable
+from controllers.kube import Conflict, Forbidden, Gvr, NotFound, Object, Unreachable
 from controllers.kube.store import Store
 from controllers.lease import FencedWriter, NotLeader
 from controllers.metrics import Metrics, _response
+from controllers.workloads import KINDS
 
 ENDPOINT_OBJECT: Object = {
     "apiVersion": "knobless.dev/v1alpha1",
@@ -40,7 +41,9 @@ class Server:
             raise NotFound(404, "NotFound", name)
         return copy.deepcopy(self.deployment)
 
-    async def patch_scale(self, namespace: str, name: str, replicas: int, version: str, manager: str) -> Object:
+    async def patch_scale(
+        self, namespace: str, name: str, replicas: int, version: str, manager: str, gvr: Gvr
+    ) -> Object:
         if self.trouble:
             raise self.trouble.pop(0)
         self.scaled.append((replicas, version))
@@ -83,7 +86,7 @@ async def scale(
     server: Server, said: Verdict, seen: Object | None = None, lease: Lease | None = None
 ) -> tuple[list[Change], set[str]]:
     writer = FencedWriter(server, lease or Lease())
-    scaler = Scaler(server, writer, Store(DEPLOYMENTS), "test", lambda: 1_700_000_000.0)
+    scaler = Scaler(server, writer, {gvr: Store(gvr) for gvr in KINDS}, "test", lambda: 1_700_000_000.0)
     return await scaler.scale(ENDPOINT, [seen or server.deployment], said)
 
 
@@ -163,7 +166,9 @@ async def test_without_the_lease_nothing_is_written() -> None:
 
 
 async def announced(server: Server, change: Change) -> None:
-    scaler = Scaler(server, FencedWriter(server, Lease()), Store(DEPLOYMENTS), "test", lambda: 1_700_000_000.0)
+    scaler = Scaler(
+        server, FencedWriter(server, Lease()), {gvr: Store(gvr) for gvr in KINDS}, "test", lambda: 1_700_000_000.0
+    )
     await scaler.announce(ENDPOINT_OBJECT, change, verdict(4))
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from controllers.autoscaler.starts import Starts, starts_of
+from controllers.autoscaler.starts import Past, Starts, starts_of
 from controllers.kube.resources import Object
 from spec import names
 
@@ -32,8 +32,8 @@ def restarted(times: int) -> dict[str, Any]:
     return {"containerStatuses": [{"restartCount": times, "state": {"running": {}}}]}
 
 
-def starts(*pods: Object, started: frozenset[str] = frozenset()) -> Starts:
-    return starts_of(pods, started)[0].get("iris-a", Starts())
+def starts(*pods: Object, past: Past = Past()) -> Starts:  # noqa: B008 - it is frozen
+    return starts_of(pods, past)[0].get("iris-a", Starts())
 
 
 @pytest.mark.parametrize(
@@ -61,13 +61,13 @@ def test_a_pod_is_ready_starting_failing_or_none_of_them(each: Object, counts: t
 
 
 def test_a_pod_that_was_ready_once_has_started_whatever_becomes_of_it() -> None:
-    _, started = starts_of([pod("a", ready=True)], frozenset())
-    assert starts(pod("a", **restarted(5)), started=started).failing == 0
+    _, past = starts_of([pod("a", ready=True)], Past())
+    assert starts(pod("a", **restarted(5)), past=past).failing == 0
 
 
 def test_pods_that_are_gone_are_forgotten() -> None:
-    _, started = starts_of([pod("b")], frozenset({"a"}))
-    assert started == frozenset()
+    _, past = starts_of([pod("b")], Past(frozenset({"a"})))
+    assert past == Past()
 
 
 def test_the_time_to_ready_is_the_median_of_clean_starts() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from controllers.rollout.core import Status, decide
 from controllers.rollout.phases import Phase
-from controllers.rollout.plan import ApplyDeployment, ApplyService, Plan, Remove
+from controllers.rollout.plan import ApplyService, ApplyWorkload, Plan, Remove
 from controllers.rollout.pods import Problem
 from controllers.rollout.view import Condition, EndpointView, Entry, RevisionView, Sizing
 
@@ -80,7 +80,7 @@ def removed(plan: Plan) -> set[str]:
 
 def test_a_new_endpoint_gets_its_deployment_and_service() -> None:
     status, plan = after(ENDPOINT)
-    assert plan.actions == (ApplyDeployment(A), ApplyService(A))
+    assert plan.actions == (ApplyWorkload(A), ApplyService(A))
     assert phases(status) == {A: Phase.STARTING}
     assert status.traffic_revision is None
     assert verdict(status, "Ready") == (False, "Starting")
@@ -189,7 +189,7 @@ def test_a_change_during_a_rollout_removes_the_intermediate_and_never_the_servin
     status, plan = after(serving_a(C, entry(B, phase)), live(A), live(B))
     assert removed(plan) == {B}
     assert phases(status) == {A: Phase.SERVING, C: Phase.STARTING}
-    assert ApplyDeployment(C) in plan.actions
+    assert ApplyWorkload(C) in plan.actions
     assert status.traffic_revision == A
 
 
@@ -318,7 +318,7 @@ def test_no_ready_replica_of_the_routed_one_is_not_available() -> None:
 
 def test_a_deployment_that_somebody_deleted_is_made_again() -> None:
     status, plan = after(serving_a())
-    assert ApplyDeployment(A) in plan.actions
+    assert ApplyWorkload(A) in plan.actions
     assert phases(status) == {A: Phase.SERVING}
 
 

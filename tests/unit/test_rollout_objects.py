@@ -108,13 +108,13 @@ def test_a_deployment_is_in_place_though_the_server_added_defaults() -> None:
     live = stored(deployment_object(ENDPOINT, REVISION))
     live["spec"]["template"]["spec"]["restartPolicy"] = "Always"
     view = revision_view(ENDPOINT, endpoint_view(ENDPOINT), live, service_object(ENDPOINT, REVISION), [])
-    assert (view.deployment_in_place, view.service_in_place, view.replicas) == (True, True, 5)
+    assert (view.workload_in_place, view.service_in_place, view.replicas) == (True, True, 5)
 
 
 def test_a_hand_on_the_template_is_seen() -> None:
     live = stored(deployment_object(ENDPOINT, REVISION))
     live["spec"]["template"]["spec"]["containers"][0]["image"] = "other"
-    assert not revision_view(ENDPOINT, endpoint_view(ENDPOINT), live, None, []).deployment_in_place
+    assert not revision_view(ENDPOINT, endpoint_view(ENDPOINT), live, None, []).workload_in_place
 
 
 def test_a_missing_service_is_seen() -> None:

@@ -176,9 +176,11 @@ class Cluster:
         conditions = {"conditions": [*kept, *said["conditions"]]}
         return self._told(gvr, held | {"status": held["status"] | said | conditions})
 
-    async def patch_scale(self, namespace: str, name: str, replicas: int, version: str, manager: str) -> Object:
-        held = self.stores[DEPLOYMENTS].objects[namespace, name]
-        return self._told(DEPLOYMENTS, held | {"spec": held["spec"] | {"replicas": replicas}})
+    async def patch_scale(
+        self, namespace: str, name: str, replicas: int, version: str, manager: str, gvr: Gvr
+    ) -> Object:
+        held = self.stores[gvr].objects[namespace, name]
+        return self._told(gvr, held | {"spec": held["spec"] | {"replicas": replicas}})
 
     def _told(self, gvr: Gvr, obj: Object) -> Object:
         version = {"resourceVersion": str(next(self._versions))}

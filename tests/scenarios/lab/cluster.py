@@ -1,4 +1,4 @@
-"""An API server in memory and the two controllers of Kubernetes that matter here: Deployment and kubelet.
+"""An API server in memory and the controllers of Kubernetes that matter here: Deployment, kubelet, LeaderWorkerSet.
 
 It answers like the real one where our controllers could tell: default of one replica, versions that conflict, a status
 that is applied by owners, deletion with what is owned.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from controllers.kube import (
     CONFIG_MAPS,
-    DEPLOYMENTS,
+    LEADER_WORKER_SETS,
     MODEL_ENDPOINTS,
     PODS,
     SERVICES,
@@ -26,6 +26,8 @@ from controllers.kube.fields import key_of, timestamp
 from controllers.kube.resources import Objects
 from controllers.kube.store import Key, Store
 from controllers.kube.watch import Event
+from controllers.workloads import KINDS, gvr_of, leads
+from spec import names
 
 
 @dataclass
@@ -75,7 +77,7 @@ class Cluster:
         if gvr == CONFIG_MAPS:  # one writer, which says everything: what it leaves out is gone
             held = {"metadata": {"namespace": namespace, "name": name}}
             self.writes.append(f"{manager} {name}")
-        if gvr == DEPLOYMENTS and held is None:
+        if gvr in KINDS and held is None:
             body = body | {"spec": {"replicas": 1} | body["spec"]}
         return self.store(gvr, _merged(held or {}, body))
 
@@ -98,21 +100,21 @@ class Cluster:
         return self.store(gvr, held)
 
     async def patch_scale(
-        self, namespace: str, deployment: str, replicas: int, resource_version: str, manager: str
+        self, namespace: str, name: str, replicas: int, resource_version: str, manager: str, gvr: Gvr
     ) -> Object:
         self._reachable()
-        held = copy.deepcopy(self._held(DEPLOYMENTS, namespace, deployment))
+        held = copy.deepcopy(self._held(gvr, namespace, name))
         if held["metadata"]["resourceVersion"] != resource_version:
             raise Conflict(409, "Conflict", "it moved on")
         return self.scale(held, replicas, manager)
 
-    def scale(self, deployment: Object, replicas: int, manager: str) -> Object:
+    def scale(self, workload: Object, replicas: int, manager: str) -> Object:
         """Anybody's hand on spec.replicas."""
-        held = copy.deepcopy(deployment)
+        held = copy.deepcopy(workload)
         held["spec"]["replicas"] = replicas
         fields = {"f:spec": {"f:replicas": {}}}
         held["metadata"]["managedFields"] = [{"manager": manager, "subresource": "scale", "fieldsV1": fields}]
-        return self.store(DEPLOYMENTS, held)
+        return self.store(gvr_of(held), held)
 
     async def delete(
         self, gvr: Gvr, namespace: str, name: str, propagation: str = "Background", uid: str | None = None
@@ -143,40 +145,44 @@ class Cluster:
         gone = self.objects[gvr].pop(key)
         if gvr in self.stores:
             self.stores[gvr].take(Event("DELETED", (gone,)))
-        for kind in (DEPLOYMENTS, SERVICES, PODS):
+        for kind in (*KINDS, SERVICES, PODS):
             for other, obj in list(self.objects[kind].items()):
                 owners = [owner["uid"] for owner in obj["metadata"].get("ownerReferences", [])]
                 if gone["metadata"]["uid"] in owners:
                     self.remove(kind, other)
 
     def step(self) -> None:
-        """One second of the Deployment controller, the scheduler and the kubelet."""
-        for deployment in list(self.objects[DEPLOYMENTS].values()):
-            self._fit_pods(deployment)
-            self._report(deployment)
+        """One second of the workloads' controllers, the scheduler and the kubelet."""
+        for workload in [each for kind in KINDS for each in self.objects[kind].values()]:
+            self._fit_pods(workload)
+            self._report(workload)
 
     def pods(self, revision: str) -> Objects:
+        """One a replica: of a group the one that leads."""
         labelled = [
             pod
             for pod in self.objects[PODS].values()
-            if pod["metadata"]["labels"].get("knobless.dev/revision") == revision
+            if pod["metadata"]["labels"].get("knobless.dev/revision") == revision and leads(pod)
         ]
         return sorted(labelled, key=lambda pod: int(pod["metadata"]["name"].rsplit("-", 1)[1]))
 
     def ready(self, revision: str) -> int:
         return sum(pod["status"].get("ready", False) for pod in self.pods(revision))
 
-    def deployment(self, revision: str) -> Object | None:
-        return next((d for (_, name), d in self.objects[DEPLOYMENTS].items() if name == revision), None)
+    def workload(self, revision: str) -> Object | None:
+        return next((w for kind in KINDS for (_, name), w in self.objects[kind].items() if name == revision), None)
 
     def replicas(self, revision: str) -> int:
-        deployment = self.deployment(revision)
-        return deployment["spec"]["replicas"] if deployment else 0
+        workload = self.workload(revision)
+        return workload["spec"]["replicas"] if workload else 0
 
     def revisions(self) -> set[str]:
-        return {name for _, name in self.objects[DEPLOYMENTS]}
+        return {name for kind in KINDS for _, name in self.objects[kind]}
 
     def _fit_pods(self, deployment: Object) -> None:
+        if gvr_of(deployment) == LEADER_WORKER_SETS:
+            self._fit_groups(deployment)
+            return
         namespace, name = key_of(deployment)
         pods, wanted = self.pods(name), deployment["spec"]["replicas"]
         for pod in pods[wanted:]:
@@ -189,6 +195,39 @@ class Cluster:
             self.store(PODS, {"metadata": metadata | {"ownerReferences": [owner]}, "status": {}})
         for place, pod in enumerate(self.pods(name)):
             self._advance(pod, self.behaviours[name], place)
+
+    def _fit_groups(self, workload: Object) -> None:
+        """The highest numbers go; whatever is lost of a group, all of it is made anew."""
+        _, name = key_of(workload)
+        size, behaviour = workload["spec"]["leaderWorkerTemplate"]["size"], self.behaviours[name]
+        for pod in self._of_groups(name):
+            if int(pod["metadata"]["labels"][names.LABEL_GROUP_INDEX]) >= workload["spec"]["replicas"]:
+                self.remove(PODS, key_of(pod))
+        for group in range(workload["spec"]["replicas"]):
+            members = [
+                p for p in self._of_groups(name) if p["metadata"]["labels"][names.LABEL_GROUP_INDEX] == str(group)
+            ]
+            if len(members) < size or any(restarts(pod) for pod in members):
+                for pod in members:
+                    self.remove(PODS, key_of(pod))
+                self._make_group(workload, group, size)
+        for pod in self._of_groups(name):
+            self._advance(pod, behaviour, 0 if leads(pod) else 1)
+
+    def _make_group(self, workload: Object, group: int, size: int) -> None:
+        namespace, name = key_of(workload)
+        for index in range(size):
+            place = {names.LABEL_GROUP_INDEX: str(group), names.LABEL_WORKER_INDEX: str(index)}
+            metadata = {
+                "namespace": namespace,
+                "name": f"{name}-{group}" if index == 0 else f"{name}-{group}-{index}",
+                "labels": workload["metadata"]["labels"] | place,
+                "ownerReferences": [{"uid": workload["metadata"]["uid"]}],
+            }
+            self.store(PODS, {"metadata": metadata, "status": {}})
+
+    def _of_groups(self, revision: str) -> Objects:
+        return [p for p in self.objects[PODS].values() if p["metadata"]["labels"].get(names.LABEL_REVISION) == revision]
 
     def _advance(self, pod: Object, behaviour: Behaviour, place: int) -> None:
         pod = copy.deepcopy(pod)
@@ -206,14 +245,14 @@ class Cluster:
         if pod["status"] != status:
             self.store(PODS, pod | {"status": status})
 
-    def _report(self, deployment: Object) -> None:
-        ready = self.ready(key_of(deployment)[1])
-        status = {"observedGeneration": deployment["metadata"]["generation"]}
-        status |= {"replicas": made} if (made := len(self.pods(key_of(deployment)[1]))) else {}
+    def _report(self, workload: Object) -> None:
+        ready = self.ready(key_of(workload)[1])
+        status = {"observedGeneration": workload["metadata"]["generation"]}
+        status |= {"replicas": made} if (made := len(self.pods(key_of(workload)[1]))) else {}
         status |= {"readyReplicas": ready} if ready else {}
-        current = self.objects[DEPLOYMENTS][key_of(deployment)]
+        current = self.objects[gvr_of(workload)][key_of(workload)]
         if current.get("status") != status:
-            self.store(DEPLOYMENTS, current | {"status": status})
+            self.store(gvr_of(workload), current | {"status": status})
 
     def _held(self, gvr: Gvr, namespace: str, name: str) -> Object:
         try:
@@ -227,6 +266,10 @@ class Cluster:
 
     def endpoint(self, name: str) -> Object:
         return next(obj for (_, n), obj in self.objects[MODEL_ENDPOINTS].items() if n == name)
+
+
+def restarts(pod: Object) -> bool:
+    return any(status.get("restartCount") for status in pod["status"].get("containerStatuses", []))
 
 
 def _merged(held: Object, said: Object) -> Object:

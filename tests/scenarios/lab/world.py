@@ -11,12 +11,13 @@ from controllers.autoscaler.loop import Autoscaler
 from controllers.autoscaler.observe import Sampler
 from controllers.autoscaler.settings import Settings
 from controllers.autoscaler.vertical.signals import Signals
-from controllers.kube import DEPLOYMENTS, MODEL_ENDPOINTS, PODS, RESOURCE_QUOTAS, SERVICES, Object
+from controllers.kube import MODEL_ENDPOINTS, PODS, RESOURCE_QUOTAS, SERVICES, Object
 from controllers.kube.fields import condition, mapping
 from controllers.kube.store import Store
 from controllers.lease import FencedWriter, NotLeader
 from controllers.metrics import Metrics
 from controllers.rollout.loop import Rollout
+from controllers.workloads import KINDS
 from spec import names
 from spec.revision import revision_of
 from tests.scenarios.lab.cluster import Cluster
@@ -80,7 +81,7 @@ def endpoint_object(version: str = "1", *, limit: int = 10, low: int = 1, high: 
 
 
 def revision(obj: Object) -> str:
-    return revision_of(ENDPOINT, obj["spec"]["podTemplate"])
+    return revision_of(ENDPOINT, obj["spec"]["podTemplate"], obj["spec"].get("nodes", 1))
 
 
 class World:
@@ -121,7 +122,7 @@ class World:
         self._read = False
         stores = self.cluster.stores = {}
         self.rollout = Rollout(stores, writer, self.lease, self.metrics, clock)
-        for gvr in (MODEL_ENDPOINTS, DEPLOYMENTS, SERVICES, PODS):
+        for gvr in (MODEL_ENDPOINTS, *KINDS, SERVICES, PODS):
             index = None if gvr == MODEL_ENDPOINTS else names.LABEL_ENDPOINT
             stores[gvr] = Store(gvr, self.rollout.touched, index)
             for obj in self.cluster.objects[gvr].values():
@@ -136,7 +137,7 @@ class World:
             gateways,
             writer,
             self.lease,
-            Scaler(self.cluster, writer, stores[DEPLOYMENTS], "test", clock),
+            Scaler(self.cluster, writer, stores, "test", clock),
             self.metrics,
             self.settings,
             Sampler(self.settings, self.gateway.statistics, monotonic),
