@@ -24,6 +24,8 @@ _SERVES: Final = frozenset({"Deployment", "StatefulSet", "DaemonSet", "Service"}
 REPLACE: Final = "replace"
 DELETE: Final = "delete"
 _PROVIDER: Final = "pulumi:providers:kubernetes"
+# It answers no request, and is there as long as a file asks for it: what it made runs on without it.
+_ON_DEMAND: Final = "knobless:serving:LeaderWorkerSets$"
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,8 @@ def _objection(operation: str, kind: str, obj: Mapping[str, Any], urn: str) -> s
         return "everything in the namespace would go with it"
     if kind in _HOLDS_DATA:
         return "what it holds would be lost"
-    if kind in _SERVES and (operation == REPLACE or namespace == names.SYSTEM_NAMESPACE):
+    needed = namespace == names.SYSTEM_NAMESPACE and _ON_DEMAND not in urn
+    if kind in _SERVES and (operation == REPLACE or needed):
         return "under the same name the old one is deleted first, or the new one by mistake: it would stop serving"
     if operation == REPLACE and _type(urn) == _PROVIDER:
         return "a replaced provider replaces everything that it manages"

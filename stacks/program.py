@@ -19,6 +19,7 @@ import pulumi_kubernetes
 
 from components.controllers import Controllers
 from components.gateway import Gateway
+from components.leader_worker_set import LeaderWorkerSets
 from components.local_services import LocalServices
 from components.manifests.endpoint import pod_template
 from components.model_endpoint import ModelEndpoint
@@ -31,7 +32,7 @@ from spec.problems import Problem, SpecError
 from spec.revision import revision_of
 from stacks import images
 from stacks.choosing import Place, served, told_choice
-from stacks.cluster import ClusterFacts, ClusterUnknownError, cluster_facts
+from stacks.cluster import ClusterFacts, ClusterUnknownError, authority, cluster_facts
 from stacks.declared import read_environment
 from stacks.images import ImageError
 from stacks.lookup import HttpLookup, Lookup, MakeLookup
@@ -135,15 +136,26 @@ def declare_platform(site: Site) -> None:
     before: list[pulumi.Resource] = [system.kind, system.namespace]
     controllers = Controllers("controllers", platform, image, site.cluster.prometheus, before, options)
     Gateway("gateway", platform, image, before, options)
-    for name, team in sorted(platform.teams.items()):
-        Team(name, team, controllers.rights, options)
+    teams: dict[str, pulumi.Resource] = {
+        name: Team(name, team, controllers.rights, options).namespace for name, team in sorted(platform.teams.items())
+    }
     if site.embedded:
         LocalServices("local-services", site.cluster.registry, options)
+        if any(spec.pods_each > 1 for spec in site.environment.endpoints):
+            declare_groups(site, teams, before, options)
     pulumi.export("environment", platform.environment)
     pulumi.export("gateway", site.cluster.gateway_url)
     pulumi.export("modelRegistry", site.cluster.model_registry)
     pulumi.export("image", image)
     pulumi.export("teams", {name: names.team_namespace(name) for name in sorted(platform.teams)})
+
+
+def declare_groups(
+    site: Site, teams: Mapping[str, pulumi.Resource], before: list[pulumi.Resource], options: pulumi.ResourceOptions
+) -> None:
+    """What makes groups of pods; on a cluster of a person's own it is there already."""
+    image = site.look_up.digest(images.own_image(site.cluster.registry, site.root, images.LEADER_WORKER_SET))
+    LeaderWorkerSets("leaderworkerset", image, authority(site.cluster), teams, before, options)
 
 
 def declare_endpoint(site: Site, spec: EndpointSpec) -> None:
@@ -160,4 +172,5 @@ def declare_endpoint(site: Site, spec: EndpointSpec) -> None:
     pulumi.export("modelVersion", found.version)
     pulumi.export("image", found.image)
     pulumi.export("runtime", told_choice(spec, found))
-    pulumi.export("revision", revision_of(spec.endpoint, pod_template(spec, found, registry, rollout)))
+    template = pod_template(spec, found, registry, rollout)
+    pulumi.export("revision", revision_of(spec.endpoint, template, found.nodes))

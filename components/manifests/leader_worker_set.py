@@ -181,9 +181,9 @@ def _pod(image: str) -> Manifest:
 
 
 def _container(image: str) -> Manifest:
-    # Asked without a review its webhooks answer 200, and before they are there 404.
-    answering = probe(_PODS_PATH, "webhooks", period_s=2, failures=3)
-    answering["httpGet"]["scheme"] = "HTTPS"
+    # Asked without a review a webhook answers 200, with a line in its log, and before it is there 404.
+    started = probe(_PODS_PATH, "webhooks", period_s=1, failures=60)
+    started["httpGet"]["scheme"] = "HTTPS"
     return container(
         NAME,
         image,
@@ -197,8 +197,8 @@ def _container(image: str) -> Manifest:
         limits={"cpu": "1", "memory": "512Mi"},
         mounts={API_ACCESS: API_ACCESS_PATH, _SETTINGS: _SETTINGS_FOLDER, _TLS: _TLS_FOLDER},
         read_only=[API_ACCESS, _SETTINGS, _TLS],
-        startupProbe=answering | {"periodSeconds": 1, "failureThreshold": 60},
-        readinessProbe=answering,
+        startupProbe=started,
+        readinessProbe=probe("/readyz", names.PORT_HEALTH, period_s=5, failures=3),
         livenessProbe=probe("/healthz", names.PORT_HEALTH, period_s=10, failures=6, timeout_s=5),
         terminationMessagePolicy="FallbackToLogsOnError",
     )

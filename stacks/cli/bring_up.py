@@ -24,6 +24,7 @@ from stacks.cli import (
     context_cluster,
     env_secrets,
     examples,
+    groups,
     keys,
     local_cluster,
     model_facts,
@@ -52,9 +53,12 @@ def up(session: Session, *, assume_yes: bool, only: tuple[str, ...], announced: 
     if demo and environment.platform.context is None:
         with session.console.step("Example models: trained on data that scikit-learn ships, and registered"):
             session.console.note(examples.register(session.workspace, facts.model_registry))
-    _build(session, environment.platform, facts, chosen)
+    _build(session, environment, facts, chosen)
     with session.console.step("Namespace and certificate of the gateway"):
         session.with_kube(facts, lambda kube: _system_objects(session, kube, facts, environment.platform))
+    if groups.wanted(environment.endpoints):
+        with session.console.step("LeaderWorkerSet, for replicas that span nodes"):
+            _ensure_groups(session, facts, environment)
     if pull_secrets.wanted(environment.platform):
         with session.console.step("Pull secrets: there wherever platform.yaml names one"):
             session.with_kube(facts, lambda kube: pull_secrets.check(kube, environment.platform))
@@ -159,14 +163,26 @@ async def _ensure_keys(session: Session, kube: KubeClient, chosen: Endpoints) ->
             await keys.add(kube, made)
 
 
+def _ensure_groups(session: Session, facts: ClusterFacts, environment: Environment) -> None:
+    """On a cluster of a person's own it is theirs, and there; on the embedded one it is made so."""
+    if environment.platform.context is not None:
+        session.with_kube(facts, lambda kube: groups.check(kube, environment.endpoints))
+        return
+    kinds = groups.definitions(session.workspace, session.console.progress)
+    now = datetime.now(UTC)
+    session.with_kube(facts, lambda kube: groups.ensure(kube, kinds, session.workspace.ca_dir, now))
+
+
 def build(session: Session) -> None:
     environment = session.declared()
-    _build(session, environment.platform, session.facts(), environment.endpoints)
+    _build(session, environment, session.facts(), environment.endpoints)
 
 
-def _build(session: Session, platform: PlatformSpec, facts: ClusterFacts, chosen: Endpoints) -> None:
+def _build(session: Session, environment: Environment, facts: ClusterFacts, chosen: Endpoints) -> None:
+    context, spanning = environment.platform.context, groups.wanted(environment.endpoints)
     with session.console.step("Images: the platform's, and one for each distinct environment of a model"):
-        built = building.build(session.workspace, facts, chosen, platform.context, session.console.progress)
+        report = session.console.progress
+        built = building.build(session.workspace, facts, chosen, context, report, groups=spanning)
         session.console.note("\n".join(f"    {line}" for line in built))
 
 
@@ -201,6 +217,8 @@ def _note_missing_secrets(session: Session, facts: ClusterFacts, environment: En
         problems += session.with_kube(facts, lambda kube: pull_secrets.problems(kube, needed))
     if env_secrets.wanted(environment.endpoints):
         problems += session.with_kube(facts, lambda kube: env_secrets.problems(kube, environment.endpoints))
+    if environment.platform.context is not None and groups.wanted(environment.endpoints):
+        problems += session.with_kube(facts, lambda kube: groups.problems(kube, environment.endpoints))
     for problem in problems:
         session.console.note(f"    `up` will stop: {problem}")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from functools import partial
 from pathlib import Path
@@ -100,6 +101,8 @@ def answers(cluster: ClusterFacts, embedded: bool) -> Answers:
 
 
 def main(stack: str, stacks: str) -> None:
+    stacks = str(Path(stacks).resolve())
+    os.chdir(ROOT)  # the facts of a cluster name files by their place in the repository
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     monitor = Recorder()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-# The example environment, and one that states every field.
+# The example environment, one that states every field, and one whose replicas span nodes of the embedded cluster.
 STACKS = {
     "local.platform": HERE.parents[1] / "stacks",
     "local.alpha.wine": HERE.parents[1] / "stacks",
@@ -20,6 +20,8 @@ STACKS = {
     "cloud.risk.fraud": HERE / "stacks",
     "cloud.risk.ranker": HERE / "stacks",
     "cloud.search.chat": HERE / "stacks",
+    "groups.platform": HERE / "stacks",
+    "groups.alpha.chat": HERE / "stacks",
 }
 
 

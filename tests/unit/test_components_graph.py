@@ -149,7 +149,7 @@ def test_what_lies_in_a_team_s_namespace_goes_with_it_or_stays_with_it() -> None
 @pytest.mark.parametrize("stack", STACKS)
 def test_the_provider_is_known_by_the_cluster_s_name_and_not_by_its_kubeconfig(stack: str) -> None:
     (provider,) = [resource for resource in resources(stack) if resource["type"] == "pulumi:providers:kubernetes"]
-    assert provider["inputs"]["clusterIdentifier"] in ("local/embedded", "cloud/prod-eu")
+    assert provider["inputs"]["clusterIdentifier"] in ("local/embedded", "cloud/prod-eu", "groups/embedded")
 
 
 @pytest.mark.case("pulumi-C4")

@@ -104,7 +104,7 @@ def test_every_container_that_stays_is_probed(subject: dict[str, Any]) -> None:
 def test_a_token_reaches_only_the_containers_that_mount_it(subject: dict[str, Any]) -> None:
     assert subject["automountServiceAccountToken"] is False
     holders = {c["name"] for c in containers(subject) for m in c["volumeMounts"] if m["name"] == "kube-api-access"}
-    assert holders in (set(), {"controllers"}, {"render", "control"})
+    assert holders in (set(), {"controllers"}, {"leaderworkerset"}, {"render", "control"})
 
 
 @each(PODS)
@@ -258,7 +258,7 @@ def rules(kind: str) -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
-@each(rules("local.platform"))
+@each(rules("groups.platform"))
 def test_a_right_names_what_it_reaches(subject: dict[str, Any]) -> None:
     words = [*subject["apiGroups"], *subject["resources"], *subject["verbs"]]
     assert "*" not in words
@@ -266,7 +266,7 @@ def test_a_right_names_what_it_reaches(subject: dict[str, Any]) -> None:
 
 
 def test_only_the_gateway_reads_a_secret_and_only_the_one_with_the_keys() -> None:
-    reading = [rule for _, rule in rules("local.platform") if "secrets" in rule["resources"]]
+    reading = [rule for _, rule in rules("groups.platform") if "secrets" in rule["resources"]]
     assert [rule["resourceNames"] for rule in reading] == [["gateway-keys"]]
 
 
@@ -275,7 +275,7 @@ def test_nobody_may_write_in_every_namespace_but_the_gateway_its_part_of_a_statu
     writing = [
         (obj["metadata"]["name"], resource)
         for name, obj in OBJECTS
-        if obj["kind"] == "ClusterRole" and obj["metadata"]["name"] in bound and name.startswith("local")
+        if obj["kind"] == "ClusterRole" and obj["metadata"]["name"] in bound and name.startswith("groups")
         for rule in obj["rules"]
         if set(rule["verbs"]) - {"get", "list", "watch"}
         for resource in rule["resources"]

@@ -62,6 +62,17 @@ def test_a_part_of_the_platform_that_serves_is_not_deleted() -> None:
     assert not verdict.allowed
 
 
+@pytest.mark.parametrize("kind", ["Deployment", "Service"])
+def test_what_is_there_while_a_file_asks_for_it_is_deleted_with_the_file_and_never_replaced(kind: str) -> None:
+    name = "knobless-system/leaderworkerset"
+    deleted, replaced = (step(each, kind, name, "knobless-system") for each in ("delete", "replace"))
+    for each in (deleted, replaced):
+        each["urn"] = each["urn"].replace(":ModelEndpoint$", ":LeaderWorkerSets$")
+    assert judge([deleted]) == []
+    (verdict,) = judge([replaced])
+    assert not verdict.allowed
+
+
 @pytest.mark.parametrize(
     "kind,operation", [("ConfigMap", "replace"), ("ServiceAccount", "delete"), ("Service", "delete")]
 )

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from components.manifests import controllers, crd, endpoint, gateway, system, team
+from components.manifests import leader_worker_set as groups
 from components.manifests.served import ServedModel, wish_of
 from policies.declared import UNKNOWN, declared_manifest
 from policies.rules import check_stack
@@ -73,6 +74,13 @@ def test_everything_that_the_platform_declares_itself_holds_to_every_rule() -> N
         *(gateway.doors(), gateway.disruption_budget(), gateway.deployment(platform, image)),
         *(controllers.account(), *controllers.rights(), controllers.settings(platform)),
         *(controllers.deployment(platform, image), controllers.metrics_service()),
+        *(groups.account(), *groups.rights(), groups.settings(), groups.service(), groups.doors()),
+        *(
+            groups.disruption_budget(),
+            groups.deployment(image),
+            *groups.webhooks(b"a certificate"),
+            groups.writ("alpha"),
+        ),
         *(team.namespace("alpha"), team.default_deny("alpha"), team.controllers_writ("alpha")),
         endpoint.endpoint_object(spec, model, registry, platform.rollout),
         *(endpoint.service_account(spec), endpoint.service(spec), endpoint.doors(spec, registry)),
