@@ -68,7 +68,6 @@ def rights() -> list[Manifest]:
         right("apps", "deployments", "create patch delete"),
         right("apps", "deployments/scale", "get patch"),
         right(LEADER_WORKER_SETS.group, LEADER_WORKER_SETS.plural, "create patch delete"),
-        right(LEADER_WORKER_SETS.group, f"{LEADER_WORKER_SETS.plural}/scale", "patch"),
         right("", "services", "create patch delete"),
         right("", "events", "create patch"),
     ]

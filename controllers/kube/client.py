@@ -160,8 +160,8 @@ class KubeClient:
         sent = _typed(gvr, body) | {"metadata": metadata}
         return await self._request("PATCH", path, params=params, body=sent, content_type=_APPLY)
 
-    async def get_scale(self, namespace: str, name: str, gvr: Gvr = DEPLOYMENTS) -> Object:
-        return await self._request("GET", gvr.path(namespace, name, "scale"))
+    async def get_scale(self, namespace: str, deployment: str) -> Object:
+        return await self._request("GET", DEPLOYMENTS.path(namespace, deployment, "scale"))
 
     async def patch_scale(
         self,
@@ -175,16 +175,20 @@ class KubeClient:
         """Sets replicas and nothing else. With `resource_version`: Conflict if it moved on.
 
         It is an apply, since only an apply makes `manager` the owner of a field that has none yet; a plain patch of
-        the scale sub-resource leaves no trace in `managedFields` then, nor does the next writer's.
+        the scale sub-resource leaves no trace in `managedFields` then, nor does the next writer's. A custom kind's scale
+        takes no apply (Kubernetes 1.35 answers 500): there the object's own field is applied, which makes none.
         """
         version = {"resourceVersion": resource_version} if resource_version is not None else {}
+        if gvr != DEPLOYMENTS:
+            said: Object = {"metadata": version, "spec": {"replicas": replicas}}
+            return await self.apply(gvr, namespace, name, manager, said)
         body: Object = {
             "apiVersion": "autoscaling/v1",
             "kind": "Scale",
             "metadata": {"name": name, "namespace": namespace} | version,
             "spec": {"replicas": replicas},
         }
-        path = gvr.path(namespace, name, "scale")
+        path = DEPLOYMENTS.path(namespace, name, "scale")
         params = {"fieldManager": manager, "force": "true"}
         return await self._request("PATCH", path, params=params, body=body, content_type=_APPLY)
 

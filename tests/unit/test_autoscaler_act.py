@@ -11,7 +11,7 @@ from controllers.autoscaler.observation import Role
 from controllers.autoscaler.rules import Reason
 from controllers.autoscaler.status import Change
 from controllers.autoscaler.view import Endpoint, endpoint_of
-from controllers.kube import Conflict, Forbidden, Gvr, NotFound, Object, Unreachable
+from controllers.kube import LEADER_WORKER_SETS, Conflict, Forbidden, Gvr, NotFound, Object, Unreachable
 from controllers.kube.store import Store
 from controllers.lease import FencedWriter, NotLeader
 from controllers.metrics import Metrics, _response
@@ -35,10 +35,12 @@ class Server:
         self.scaled: list[tuple[int, str]] = []
         self.events: list[Object] = []
         self.gone = False
+        self.kinds: set[Gvr] = set()
 
     async def get(self, gvr: Gvr, namespace: str, name: str) -> Object:
         if self.gone:
             raise NotFound(404, "NotFound", name)
+        self.kinds.add(gvr)
         return copy.deepcopy(self.deployment)
 
     async def patch_scale(
@@ -47,6 +49,7 @@ class Server:
         if self.trouble:
             raise self.trouble.pop(0)
         self.scaled.append((replicas, version))
+        self.kinds.add(gvr)
         return {}
 
     async def create(self, gvr: Gvr, namespace: str, body: Object, manager: str) -> Object:
@@ -112,6 +115,15 @@ async def test_a_change_rests_on_the_version_just_read() -> None:
     assert server.scaled == [(4, "7")]
     assert [(c.was, c.decision.desired, c.reason) for c in changes] == [(2, 4, Reason.LOAD)]
     assert unwritten == set()
+
+
+@pytest.mark.case("runtimes-E5")
+async def test_groups_are_read_and_written_as_the_kind_that_they_are() -> None:
+    server = Server(2)
+    server.deployment["kind"] = LEADER_WORKER_SETS.kind
+    changes, _ = await scale(server, verdict(4))
+    assert [c.decision.desired for c in changes] == [4]
+    assert server.kinds == {LEADER_WORKER_SETS}
 
 
 async def test_an_old_view_of_what_stands_already_is_no_change() -> None:

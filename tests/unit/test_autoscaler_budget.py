@@ -57,6 +57,16 @@ def test_a_larger_init_container_is_what_a_pod_counts_for() -> None:
     assert budget_of([quota({"limits.memory": "8Gi"}, {"limits.memory": "4Gi"})], pod, 1) == 4
 
 
+@pytest.mark.case("runtimes-E5")
+def test_a_replica_over_several_nodes_counts_with_all_of_its_pods() -> None:
+    """3 x 500m of the 4 CPUs that are left: two replicas more than the two there are."""
+    pod = deployment()["spec"]["template"]
+    spec = {"leaderWorkerTemplate": {"size": 3, "workerTemplate": pod}}
+    groups = {"kind": "LeaderWorkerSet", "spec": spec, "status": {"replicas": 2}}
+    assert budget_of([quota({"requests.cpu": "7"}, {"requests.cpu": "3"})], groups, 1) == 4
+    assert budget_of([quota({"pods": "14"}, {"pods": "6"})], groups, 1) == 4
+
+
 def test_a_sidecar_counts_beside_the_containers() -> None:
     """Kubernetes' own sum: 2 Gi beside the container's 1 Gi; 4 Gi left are one replica more."""
     pod = deployment()

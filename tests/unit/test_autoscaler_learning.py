@@ -99,6 +99,20 @@ def test_what_is_known_belongs_to_one_model_on_one_machine(other: Object) -> Non
     assert (of(learnt, other).knee, of(learnt, other).limit) == (None, 64)
 
 
+def test_what_is_known_of_a_replica_belongs_to_so_many_nodes() -> None:
+    one = deployment()
+    wide = {
+        size: one
+        | {
+            "kind": "LeaderWorkerSet",
+            "spec": {"leaderWorkerTemplate": {"size": size, "workerTemplate": one["spec"]["template"]}},
+        }
+        for size in (2, 3)
+    }
+    keys = [key(endpoint(), each) for each in (one, wide[2], wide[3])]
+    assert len({str(each) for each in keys}) == len({each.hardware for each in keys}) == 3
+
+
 def test_beside_an_interface_what_is_known_belongs_to_the_container_that_works() -> None:
     def of_image(image: str, front: str) -> Object:
         proxy = {"name": "interface", "image": front, "resources": {"limits": {"cpu": "1"}}}

@@ -75,3 +75,48 @@ def test_the_time_to_ready_is_the_median_of_clean_starts() -> None:
     assert starts(*took).start_s == 12.0
     assert starts(pod("a", ready=True, took_s=300, **restarted(1))).start_s is None
     assert starts(pod("a")).start_s is None
+
+
+def member(index: int, ready: bool = False, leaving: bool = False, group: int = 0, **status: Any) -> Object:
+    made = pod(f"{group}-{index}-{leaving}", ready=ready, leaving=leaving, **status)
+    made["metadata"]["labels"] |= {names.LABEL_GROUP_INDEX: str(group), names.LABEL_WORKER_INDEX: str(index)}
+    return made
+
+
+@pytest.mark.parametrize(
+    ("pods", "counts"),
+    [
+        ([member(0, ready=True), member(1, ready=True)], (1, 0, 0)),
+        ([member(0), member(1, ready=True)], (0, 1, 0)),  # a worker is ready long before its group
+        ([member(0), member(1, **waiting("ImagePullBackOff"))], (0, 0, 1)),
+        ([member(0), member(1, **restarted(1))], (0, 0, 1)),
+        ([member(0, ready=True), member(0, group=1)], (1, 1, 0)),
+        ([member(1)], (0, 0, 0)),
+        ([member(0, leaving=True), member(1, leaving=True)], (0, 0, 0)),
+    ],
+)
+@pytest.mark.case("runtimes-E5")
+def test_a_group_of_pods_counts_as_one_that_its_leader_stands_for(
+    pods: list[Object], counts: tuple[int, int, int]
+) -> None:
+    found = starts(*pods)
+    assert (found.ready, found.starting, found.failing) == counts
+
+
+def test_a_group_that_began_anew_after_a_crash_goes_on_failing_until_it_is_ready() -> None:
+    """All its pods are new ones then, and none of them knows of the crash."""
+    _, crashed = starts_of([member(0, leaving=True), member(1, leaving=True, **restarted(1))], Past())
+    anew, still = starts_of([member(0), member(1)], crashed)
+    assert anew["iris-a"].failing == 1
+    ready, past = starts_of([member(0, ready=True), member(1, ready=True)], still)
+    assert (ready["iris-a"].ready, ready["iris-a"].failing, past.failed) == (1, 0, frozenset())
+
+
+def test_a_group_that_served_and_begins_anew_is_no_failed_start() -> None:
+    _, served = starts_of([member(0, ready=True), member(1, ready=True)], Past())
+    _, past = starts_of([member(0), member(1, **restarted(1))], served)
+    assert past.failed == frozenset()
+
+
+def test_a_revision_that_is_gone_has_no_past() -> None:
+    assert starts_of([], Past(failed=frozenset({("iris-a", "0")})))[1] == Past()

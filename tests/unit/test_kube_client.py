@@ -9,6 +9,7 @@ import pytest
 
 from controllers.kube import (
     DEPLOYMENTS,
+    LEADER_WORKER_SETS,
     LEASES,
     MODEL_ENDPOINTS,
     NAMESPACES,
@@ -121,6 +122,21 @@ async def test_replicas_go_through_the_scale_subresource_alone_and_rest_on_a_ver
 
     async with client(answer) as kube:
         assert await kube.patch_scale("ns", "d", 3, "42") == {"spec": {"replicas": 3}}
+
+
+async def test_replicas_of_a_custom_kind_are_its_own_field_applied_and_nothing_beside_it() -> None:
+    """Its scale sub-resource takes no apply, and without one nobody is noted as the field's owner."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        assert request.url.path == "/apis/leaderworkerset.x-k8s.io/v1/namespaces/ns/leaderworkersets/d"
+        assert request.headers["content-type"] == "application/apply-patch+yaml"
+        assert dict(request.url.params) == {"fieldManager": "knobless-autoscaler", "force": "true"}
+        body = json.loads(request.content)
+        assert (body["spec"], body["metadata"]) == ({"replicas": 3}, {"name": "d", "resourceVersion": "42"})
+        return httpx.Response(200, json={"spec": {"replicas": 3}})
+
+    async with client(answer) as kube:
+        assert await kube.patch_scale("ns", "d", 3, "42", gvr=LEADER_WORKER_SETS) == {"spec": {"replicas": 3}}
 
 
 async def test_a_delete_names_how_it_spreads_and_whom_it_means() -> None:

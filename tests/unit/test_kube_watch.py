@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from controllers.kube import PODS, Event, Gone, Object, Unreachable, watch
+from controllers.kube import PODS, Event, Gone, NotFound, Object, Unreachable, watch
 from controllers.kube.store import Store
 from controllers.kube.watch import follow
 
@@ -119,6 +119,33 @@ async def test_an_outage_yields_nothing_and_is_waited_out_with_growing_pauses(pa
 async def test_a_watch_begun_in_an_outage_converges_once_the_server_is_back() -> None:
     script = Script([Unreachable("refused"), [pod("a", 1)]], [[line("ADDED", pod("b", 11))]])
     assert await events(script, 2) == [("SYNC", ["a"]), ("ADDED", ["b"])]
+
+
+async def test_a_kind_that_the_cluster_may_lack_is_absent_until_it_is_there_and_asked_for_slowly(
+    pauses: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    none = NotFound(404, "NotFound", "no such kind")
+    script = Script([none, none, [pod("a", 1)], none], [[line("ADDED", pod("b", 11)), none]])
+    store, seen = Store(PODS), []
+    async for event in follow(script, PODS, "ns", None, optional=True):
+        store.take(event)
+        seen.append((event.type, store.absent, store.synced.is_set(), len(store.objects)))
+        if len(seen) == 5:
+            break
+    assert seen == [
+        ("ABSENT", True, True, 0),
+        ("ABSENT", True, True, 0),
+        ("SYNC", False, True, 1),
+        ("ADDED", False, True, 2),
+        ("ABSENT", True, True, 0),
+    ]
+    assert pauses == [10.0, 10.0]
+    assert caplog.records == []
+
+
+async def test_a_kind_that_every_cluster_has_is_never_absent() -> None:
+    script = Script([NotFound(404, "NotFound", "no such kind"), [pod("a", 1)]], [])
+    assert await events(script, 1) == [("SYNC", ["a"])]
 
 
 async def test_a_torn_line_is_a_broken_connection_not_the_end() -> None:

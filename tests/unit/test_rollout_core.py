@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from controllers.kube import LEADER_WORKER_SETS
 from controllers.rollout.core import Status, decide
 from controllers.rollout.phases import Phase
 from controllers.rollout.plan import ApplyService, ApplyWorkload, Plan, Remove
@@ -374,3 +375,40 @@ def settle(endpoint: EndpointView, revisions: Iterable[RevisionView]) -> list[St
 def test_deciding_again_on_the_same_facts_changes_nothing(declared: str) -> None:
     statuses = settle(serving_a(declared), [live(A), live(B)])
     assert statuses[1] == statuses[2] == statuses[3]
+
+
+MISSING = replace(ENDPOINT, workload="LeaderWorkerSet", kind_missing=True)
+
+
+@pytest.mark.case("runtimes-E5")
+def test_a_cluster_without_the_kind_ends_the_start_at_once_and_says_what_to_install() -> None:
+    status, plan = after(MISSING)
+    assert plan.actions == ()
+    assert phases(status) == {A: Phase.FAILED}
+    assert verdict(status, "Ready") == verdict(status, "Progressing") == (False, "LeaderWorkerSetMissing")
+    (ready,) = (c for c in status.conditions if c.type == "Ready")
+    assert "install LeaderWorkerSet" in ready.message
+    assert plan.wake_at_s == NOW_S + 5, "it may be installed by then"
+
+
+def test_once_the_kind_is_there_the_start_begins_with_all_its_time() -> None:
+    failed = after(MISSING)[0].revisions
+    status, plan = after(replace(MISSING, kind_missing=False, entries=failed), now_s=NOW_S + 1000)
+    assert phases(status) == {A: Phase.STARTING}
+    assert plan.actions == (ApplyWorkload(A), ApplyService(A))
+    assert plan.wake_at_s == NOW_S + 1000 + ENDPOINT.start_timeout_s
+
+
+def test_a_kind_that_vanishes_takes_no_traffic_from_what_it_ran_and_is_told() -> None:
+    status, plan = after(serving_a(workload="LeaderWorkerSet", kind_missing=True))
+    assert (status.traffic_revision, plan.actions) == (A, ())
+    assert verdict(status, "Ready") == (False, "LeaderWorkerSetMissing")
+
+
+def test_a_revision_goes_as_what_it_is_whatever_is_declared_now() -> None:
+    """From several nodes back to one: the old groups are removed as groups."""
+    groups = replace(live(B), kind=LEADER_WORKER_SETS)
+    _, plan = after(serving_a(A, entry(B, Phase.HELD, 1000.0)), live(A), groups)
+    assert plan.actions == (Remove(B, f"uid-{B}", LEADER_WORKER_SETS),)
+    _, kept = after(serving_a(A, entry(B, Phase.HELD)), live(A), replace(groups, service_in_place=False))
+    assert kept.actions == (ApplyService(B, LEADER_WORKER_SETS),)

@@ -4,8 +4,8 @@ import copy
 
 import pytest
 
-from controllers.kube import Object
-from controllers.rollout.objects import deployment_object, service_object
+from controllers.kube import DEPLOYMENTS, LEADER_WORKER_SETS, Object
+from controllers.rollout.objects import deployment_object, service_object, workload_object
 from controllers.rollout.view import endpoint_view, revision_view
 from spec.revision import revision_of
 
@@ -76,6 +76,57 @@ def test_the_service_is_headless_and_selects_the_revisions_pods() -> None:
     labels = deployment_object(ENDPOINT, REVISION)["spec"]["template"]["metadata"]["labels"]
     assert service["spec"]["clusterIP"] == "None"
     assert service["spec"]["selector"].items() <= labels.items()
+
+
+WIDE: Object = copy.deepcopy(ENDPOINT) | {"spec": ENDPOINT["spec"] | {"nodes": 3}}
+GROUPS = revision_of("iris", TEMPLATE, 3)
+
+
+@pytest.mark.case("runtimes-E5")
+def test_a_replica_over_several_nodes_is_a_group_of_pods_of_one_template() -> None:
+    made, one = workload_object(WIDE, GROUPS), deployment_object(ENDPOINT, GROUPS)
+    assert (made["apiVersion"], made["kind"]) == ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")
+    assert made["metadata"] == one["metadata"]
+    assert made["spec"] == {
+        "leaderWorkerTemplate": {
+            "size": 3,
+            "restartPolicy": "RecreateGroupOnPodRestart",
+            "workerTemplate": one["spec"]["template"],
+        },
+        "networkConfig": {"subdomainPolicy": "UniquePerReplica"},
+        "startupPolicy": "LeaderCreated",
+    }
+
+
+def test_a_replica_on_one_node_is_a_deployment_s_said_or_not() -> None:
+    said = ENDPOINT | {"spec": ENDPOINT["spec"] | {"nodes": 1}}
+    assert (
+        workload_object(said, REVISION) == workload_object(ENDPOINT, REVISION) == deployment_object(ENDPOINT, REVISION)
+    )
+    assert endpoint_view(said).declared == REVISION
+
+
+def test_of_groups_the_service_selects_those_that_lead() -> None:
+    alone = service_object(ENDPOINT, REVISION)["spec"]["selector"]
+    led = service_object(WIDE, REVISION, LEADER_WORKER_SETS)["spec"]["selector"]
+    assert led == alone | {"leaderworkerset.sigs.k8s.io/worker-index": "0"}
+
+
+def test_a_service_goes_by_what_runs_its_revision_not_by_what_is_declared_now() -> None:
+    """The endpoint spanned no nodes before: its old revision's pods lead nobody, and go on being selected."""
+    view, live = endpoint_view(WIDE), stored(deployment_object(ENDPOINT, REVISION))
+    before = revision_view(WIDE, view, live, service_object(ENDPOINT, REVISION), [])
+    assert (before.kind, before.service_in_place) == (DEPLOYMENTS, True)
+    groups = stored(workload_object(WIDE, GROUPS))
+    now = revision_view(WIDE, view, groups, service_object(WIDE, GROUPS, LEADER_WORKER_SETS), [])
+    assert (now.kind, now.workload_in_place, now.service_in_place) == (LEADER_WORKER_SETS, True, True)
+    assert not revision_view(WIDE, view, groups, service_object(WIDE, GROUPS), []).service_in_place
+
+
+def test_a_cluster_without_the_kind_is_seen_where_the_kind_is_needed() -> None:
+    assert endpoint_view(WIDE, [LEADER_WORKER_SETS]).kind_missing
+    assert not endpoint_view(WIDE).kind_missing
+    assert not endpoint_view(ENDPOINT, [LEADER_WORKER_SETS]).kind_missing
 
 
 def test_rendering_leaves_the_endpoint_object_alone() -> None:

@@ -5,6 +5,7 @@ import pytest
 from controllers.kube import Object
 from controllers.kube.fields import seconds
 from controllers.rollout.pods import worst_problem
+from spec import names
 
 BORN = "2026-01-01T00:00:00Z"
 BORN_S = seconds(BORN) or 0.0
@@ -117,3 +118,79 @@ def test_a_message_is_one_line_of_bounded_length() -> None:
     assert problem is not None
     assert len(problem.message) <= 500
     assert "\n" not in problem.message
+
+
+SET: Object = {
+    "kind": "LeaderWorkerSet",
+    "metadata": {"creationTimestamp": BORN},
+    "spec": {"leaderWorkerTemplate": {"size": 2}},
+}
+
+
+def member(index: int, *containers: Object, born_s: int = 1, leaving: bool = False, group: int = 0) -> Object:
+    made = pod(*containers)
+    made["metadata"] |= {
+        "name": f"iris-a-{group}" if index == 0 else f"iris-a-{group}-{index}",
+        "creationTimestamp": f"2026-01-01T00:{born_s // 60:02d}:{born_s % 60:02d}Z",
+        "labels": {names.LABEL_GROUP_INDEX: str(group), names.LABEL_WORKER_INDEX: str(index)},
+    }
+    made["metadata"] |= {"deletionTimestamp": BORN} if leaving else {}
+    return made
+
+
+def began_anew(code: int, message: str, at_s: int, restarts: int = 1) -> Object:
+    last = ended(code, message)
+    last["terminated"] |= {"finishedAt": f"2026-01-01T00:{at_s // 60:02d}:{at_s % 60:02d}Z"}
+    return {"state": {"running": {}}, "lastState": last, "restartCount": restarts}
+
+
+RUNNING: Object = {"state": {"running": {}}}
+
+
+@pytest.mark.case("runtimes-E5")
+@pytest.mark.parametrize(
+    ("pods", "reason", "says", "after_s"),
+    [
+        ([member(0, RUNNING), member(1, waiting("ErrImagePull", "x"))], "ImagePullBackOff", "pod iris-a-0-1", 31.0),
+        ([member(0, RUNNING), member(1, began_anew(3, "no GPU", 9))], "ModelLoadFailed", "iris-a-0-1, con", PATIENCE_S),
+        (
+            [member(0, RUNNING, born_s=40), member(1, began_anew(3, "no GPU", 50), born_s=41)],
+            "ModelLoadFailed",
+            "pod iris-a-0-1, container server: no GPU",
+            0.0,
+        ),
+        (
+            [
+                member(0, began_anew(1, "lost a worker", 51), born_s=40, leaving=True),
+                member(1, began_anew(3, "no GPU", 50), born_s=41, leaving=True),
+            ],
+            "ModelLoadFailed",
+            "pod iris-a-0-1, container server: no GPU",
+            0.0,
+        ),
+        ([member(0, RUNNING, born_s=40)], "Unschedulable", "1 of 2 pods of iris-a-0 were made", 70.0),
+        ([], "Unschedulable", "no pod was made", PATIENCE_S),
+    ],
+    ids=["a worker's image", "first crash", "second crash", "the cause of two", "a refused worker", "none made"],
+)
+def test_what_keeps_a_group_from_starting_is_told_of_the_pod_that_it_is_about(
+    pods: list[Object], reason: str, says: str, after_s: float
+) -> None:
+    problem = worst_problem(pods, SET, PATIENCE_S)
+    assert problem is not None
+    assert (problem.reason, problem.fatal_at_s - BORN_S) == (reason, after_s)
+    assert says in problem.message
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [
+        [member(0, RUNNING), member(1, RUNNING)],
+        [member(0, {"state": ended(143)}, born_s=40, leaving=True), member(1, RUNNING, born_s=41, leaving=True)],
+        [member(0, began_anew(0, "", 50), born_s=40), member(1, RUNNING, born_s=41)],
+        [member(0, RUNNING, born_s=40, leaving=True)],
+    ],
+    ids=["running", "told to end", "ended well", "leaving, its worker gone"],
+)
+def test_a_group_that_runs_or_leaves_has_no_problem(pods: list[Object]) -> None:
+    assert worst_problem(pods, SET, PATIENCE_S) is None

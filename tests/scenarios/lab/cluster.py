@@ -7,7 +7,7 @@ that is applied by owners, deletion with what is owned.
 import copy
 import itertools
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from controllers.kube import (
     CONFIG_MAPS,
@@ -33,7 +33,7 @@ from spec import names
 @dataclass
 class Behaviour:
     """How a revision's pods behave. `trouble` is a pod status that they get instead of ever being ready, those from the
-    `trouble_from`th on."""
+    `trouble_from`th on; of a group those that work, and the one that leads waits for them."""
 
     start_s: float = 10.0
     trouble: str | None = None
@@ -211,8 +211,11 @@ class Cluster:
                 for pod in members:
                     self.remove(PODS, key_of(pod))
                 self._make_group(workload, group, size)
+        waits = replace(behaviour, trouble="silent", trouble_from=0) if behaviour.trouble else behaviour
         for pod in self._of_groups(name):
-            self._advance(pod, behaviour, 0 if leads(pod) else 1)
+            self._advance(
+                pod, waits if leads(pod) else behaviour, int(pod["metadata"]["labels"][names.LABEL_WORKER_INDEX])
+            )
 
     def _make_group(self, workload: Object, group: int, size: int) -> None:
         namespace, name = key_of(workload)

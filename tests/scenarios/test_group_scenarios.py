@@ -1,0 +1,110 @@
+"""Endpoints whose replicas span nodes, from a changed file to the last removed pod, on a fake clock."""
+
+import pytest
+
+from controllers.kube import DEPLOYMENTS, LEADER_WORKER_SETS, MODEL_ENDPOINTS, PODS, SERVICES, Event
+from spec import names
+from tests.scenarios.lab.cluster import Behaviour
+from tests.scenarios.lab.world import ENDPOINT, NAMESPACE, World, endpoint_object, revision
+
+pytestmark = pytest.mark.case("runtimes-E5")
+ONE, TWO = endpoint_object("1", nodes=3), endpoint_object("2", nodes=3)
+ON_ONE_NODE = endpoint_object("1")
+LEARNT_S = 260
+
+
+async def live(obj: object = ONE, rate_rps: float = 200.0) -> World:
+    """200 requests a second with six replicas of three pods each, or of one."""
+    world = World(obj, rate_rps=lambda t: rate_rps if t > 20 else 0.0)  # type: ignore[arg-type]
+    await world.until(world.is_ready, 60)
+    await world.run(LEARNT_S)
+    world.gateway.refused = world.gateway.lost = 0
+    return world
+
+
+def unharmed(world: World) -> bool:
+    return world.gateway.refused == world.gateway.lost == 0
+
+
+async def test_replicas_follow_the_load_and_each_is_a_whole_group() -> None:
+    world = await live()
+    one = revision(ONE)
+    groups = world.cluster.replicas(one)
+    assert groups >= 5
+    assert len(world.cluster.objects[PODS]) == 3 * groups
+    assert world.status()["autoscaler"]["readyReplicas"] == groups
+    assert world.cluster.objects[DEPLOYMENTS] == {}
+    selector = world.cluster.objects[SERVICES][(NAMESPACE, one)]["spec"]["selector"]
+    assert selector[names.LABEL_WORKER_INDEX] == "0"
+    assert unharmed(world)
+
+
+async def test_a_new_version_takes_over_at_its_full_size_without_a_lost_request() -> None:
+    world = await live()
+    one, two, before = revision(ONE), world.declare(TWO), world.cluster.replicas(revision(ONE))
+    await world.until(lambda: world.gateway.routed == two, 60)
+    assert world.cluster.ready(two) in (before, before + 1)
+    await world.until(lambda: one not in world.cluster.revisions(), 120)
+    assert (NAMESPACE, one) not in world.cluster.objects[SERVICES]
+    assert world.phases() == {two: "Serving"}
+    assert unharmed(world)
+
+
+@pytest.mark.parametrize(("before", "after"), [(ON_ONE_NODE, ONE), (ONE, ON_ONE_NODE)], ids=["to three", "to one"])
+async def test_other_nodes_are_another_revision_and_what_ran_the_old_one_goes(before: object, after: object) -> None:
+    world = await live(before)
+    old, new = revision(before), world.declare(after)  # type: ignore[arg-type]
+    assert old != new
+    await world.until(lambda: world.gateway.routed == new, 60)
+    await world.until(lambda: world.cluster.revisions() == {new}, 120)
+    kind = LEADER_WORKER_SETS if after is ONE else DEPLOYMENTS
+    assert set(world.cluster.objects[kind]) == {(NAMESPACE, new)}
+    assert unharmed(world)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "reason"), [("crash", "ModelLoadFailed"), ("image", "ImagePullBackOff")], ids=["crash", "image"]
+)
+async def test_a_worker_that_can_not_start_is_a_failed_start_with_its_reason(trouble: str, reason: str) -> None:
+    world = await live()
+    one, two = revision(ONE), revision(TWO)
+    world.cluster.behaviours[two] = Behaviour(trouble=trouble, trouble_from=1)
+    world.declare(TWO)
+    await world.until(lambda: world.phases().get(two) == "Failed", 60)
+    ready = world.condition("Ready")
+    assert (ready["status"], ready["reason"]) == ("False", reason)
+    assert "-1, container server" in ready["message"], "a worker's"
+    await world.run(60)
+    assert world.condition("CircuitOpen")["status"] == "True"
+    assert world.gateway.routed == one
+    assert unharmed(world)
+
+
+async def test_a_cluster_without_the_kind_is_told_and_once_it_is_there_the_endpoint_serves() -> None:
+    world = World(ONE)
+    store = world.cluster.stores[LEADER_WORKER_SETS]
+    store.take(Event("ABSENT", ()))
+    await world.run(3)
+    ready = world.condition("Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "LeaderWorkerSetMissing")
+    assert world.phases() == {revision(ONE): "Failed"}
+    assert world.cluster.objects[LEADER_WORKER_SETS] == {}
+    writes = len(world.cluster.writes)
+    await world.run(60)
+    assert len(world.cluster.writes) - writes <= 3, "it is looked at again and again, and said once"
+    store.take(Event("SYNC", ()))
+    await world.until(world.is_ready, 60)
+    assert world.phases() == {revision(ONE): "Serving"}
+
+
+async def test_an_endpoint_on_one_node_needs_no_such_kind() -> None:
+    world = World(ON_ONE_NODE)
+    world.cluster.stores[LEADER_WORKER_SETS].take(Event("ABSENT", ()))
+    await world.until(world.is_ready, 60)
+
+
+async def test_removing_the_endpoint_removes_its_groups() -> None:
+    world = await live(rate_rps=1.0)
+    world.cluster.remove(MODEL_ENDPOINTS, (NAMESPACE, ENDPOINT))
+    left = {kind.plural: world.cluster.objects[kind] for kind in (LEADER_WORKER_SETS, PODS, SERVICES)}
+    assert not any(left.values())
