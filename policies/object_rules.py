@@ -12,7 +12,7 @@ from typing import Final
 from policies.declared import Declared, Finding
 from spec import names
 
-_SCALED: Final = frozenset({"Deployment", "ReplicaSet", "StatefulSet"})
+_SCALED: Final = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "LeaderWorkerSet"})
 _ENTRIES: Final = frozenset({"Ingress", "Gateway", "HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute"})
 _RBAC_WORDS: Final = ("verbs", "resources", "apiGroups", "nonResourceURLs")
 _POWERS: Final = frozenset({"escalate", "bind", "impersonate"})

@@ -20,7 +20,7 @@ _REPLACING: Final = frozenset(
 )
 _DELETING: Final = frozenset({"delete", "remove-pending-replace"})
 _HOLDS_DATA: Final = frozenset({"Secret", "PersistentVolumeClaim", "PersistentVolume"})
-_SERVES: Final = frozenset({"Deployment", "StatefulSet", "DaemonSet", "Service"})
+_SERVES: Final = frozenset({"Deployment", "StatefulSet", "DaemonSet", "LeaderWorkerSet", "Service"})
 REPLACE: Final = "replace"
 DELETE: Final = "delete"
 _PROVIDER: Final = "pulumi:providers:kubernetes"

@@ -13,6 +13,8 @@ from policies.declared import UNKNOWN, Declared, Field
 from spec import names
 
 _TEMPLATE: Final = ("spec", "template", "spec")
+_GROUP: Final = "LeaderWorkerSet"
+_LEADER: Final = ("spec", "leaderWorkerTemplate", "leaderTemplate", "spec")
 _POD_AT: Final[dict[str, tuple[str, ...]]] = {
     "Pod": ("spec",),
     "PodTemplate": ("template", "spec"),
@@ -23,10 +25,11 @@ _POD_AT: Final[dict[str, tuple[str, ...]]] = {
     "DaemonSet": _TEMPLATE,
     "Job": _TEMPLATE,
     "CronJob": ("spec", "jobTemplate", "spec", "template", "spec"),
+    _GROUP: ("spec", "leaderWorkerTemplate", "workerTemplate", "spec"),
     names.KIND: ("spec", "podTemplate", "spec"),
 }
 SERVING: Final = frozenset(
-    {"Deployment", "ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", names.KIND}
+    {"Deployment", "ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", _GROUP, names.KIND}
 )
 
 
@@ -67,6 +70,8 @@ def _pods_in(obj: Field, kind: Field) -> Iterator[PodDeclared]:
         yield PodDeclared("", Field(kind.path, UNKNOWN), obj)
     elif kind.text in _POD_AT:
         yield PodDeclared(kind.text, obj.at(*_POD_AT[kind.text]), obj)
+        if kind.text == _GROUP and not obj.at(*_LEADER[:-1]).absent:  # without one it has the workers'
+            yield PodDeclared(kind.text, obj.at(*_LEADER), obj)
     elif (kind.text or "").endswith("List"):
         for item in obj.at("items").items():
             yield from _pods_in(item, item.at("kind"))

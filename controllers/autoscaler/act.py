@@ -1,4 +1,5 @@
-"""Writes replicas, through the scale sub-resource and nothing else, and tells the cluster what was changed and why.
+"""Writes replicas, through the scale sub-resource (of groups: that one field) and nothing else, and tells the cluster
+what was changed and why.
 
 Owns the last look before a write: what runs the revision is read again, so that the write rests on its present version,
 and a number that is not ours is known for another's. Leaves what the number is to `core`.

@@ -242,6 +242,7 @@ POD_KINDS = {
     "DaemonSet": "spec.template.spec",
     "Job": "spec.template.spec",
     "CronJob": "spec.jobTemplate.spec.template.spec",
+    "LeaderWorkerSet": "spec.leaderWorkerTemplate.workerTemplate.spec",
     "ModelEndpoint": "spec.podTemplate.spec",
 }
 
@@ -251,6 +252,22 @@ def test_a_bad_pod_is_found_in_every_kind_that_declares_one(kind: str, path: str
     obj = {"apiVersion": "v1", "kind": kind, "metadata": {"name": "x", "namespace": "team-alpha"}}
     violations = found(put(obj, path, put(pod_spec(), "containers.0.image", "x:1")))
     assert ("image-digest", f"{path}.containers[0].image") in violations
+
+
+WORKER, LEADER = (f"spec.leaderWorkerTemplate.{name}Template.spec" for name in ("worker", "leader"))
+GROUP = put({"apiVersion": "v1", "kind": "LeaderWorkerSet", "metadata": {"name": "x"}}, WORKER, pod_spec())
+
+
+@pytest.mark.case("runtimes-E5")
+def test_of_a_group_the_pod_that_leads_is_looked_at_as_those_that_work() -> None:
+    assert found(GROUP) == []
+    assert found(put(GROUP, LEADER, pod_spec())) == []
+    bad = pod_spec() | {"hostPID": True}
+    assert found(put(GROUP, WORKER, bad)) == [("host-access", f"{WORKER}.hostPID")]
+    assert found(put(GROUP, LEADER, bad)) == [("host-access", f"{LEADER}.hostPID")]
+    unknown = {rule for rule, _ in found(put(GROUP, LEADER.removesuffix(".spec"), UNKNOWN))}
+    assert {"resources", "probes", "image-digest", "unprivileged"} <= unknown
+    assert found(put(GROUP, "spec.replicas", 2)) == [("replicas", "spec.replicas")]
 
 
 def test_a_bad_pod_is_found_in_a_list_of_objects() -> None:
