@@ -175,8 +175,10 @@ class KubeClient:
         """Sets replicas and nothing else. With `resource_version`: Conflict if it moved on.
 
         It is an apply, since only an apply makes `manager` the owner of a field that has none yet; a plain patch of
-        the scale sub-resource leaves no trace in `managedFields` then, nor does the next writer's. The scale of a custom
-        kind takes no apply (Kubernetes 1.35 answers 500): there the object's own field is applied, which makes none.
+        the scale sub-resource leaves no trace in `managedFields` then, nor does the next writer's.
+
+        The scale of a custom kind takes no apply (Kubernetes 1.35 answers 500): there the object's own field is
+        applied, which makes no object where there is none.
         """
         version = {"resourceVersion": resource_version} if resource_version is not None else {}
         if gvr != DEPLOYMENTS:

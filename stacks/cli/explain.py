@@ -61,6 +61,7 @@ class Explanation:
     rules: tuple[tuple[str, int], ...]
     held_by: tuple[tuple[str, str], ...]
     decisions: tuple[statuses.Decision, ...]
+    nodes: int = 1
 
 
 def explanation(endpoint: Object, now_s: float) -> Explanation:
@@ -87,6 +88,7 @@ def explanation(endpoint: Object, now_s: float) -> Explanation:
         rules=_rules(str(scaler.get("rules") or "")),
         held_by=tuple((kind, str(c["message"])) for kind in TYPES if (c := condition(endpoint, kind))),
         decisions=read.decisions,
+        nodes=read.nodes,
     )
 
 
@@ -133,7 +135,8 @@ def render(told: Explanation) -> str:
 def _replicas(told: Explanation) -> str:
     bounds = f", {told.range_replicas[0]} to {told.range_replicas[1]} by its range" if told.range_replicas else ""
     reason = f" ({told.reason})" if told.reason else ""
-    return f"{_shown(told.ready_replicas)} ready, {_shown(told.desired_replicas)} asked for{reason}{bounds}"
+    wide = f", each over {told.nodes} nodes" if told.nodes > 1 else ""
+    return f"{_shown(told.ready_replicas)} ready, {_shown(told.desired_replicas)} asked for{reason}{bounds}{wide}"
 
 
 def _load(told: Explanation) -> str:

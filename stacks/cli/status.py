@@ -31,7 +31,8 @@ class Decision:
 
 @dataclass(frozen=True)
 class EndpointStatus:
-    """One endpoint as the controllers describe it; None is "not written yet"."""
+    """One endpoint as the controllers describe it; None is "not written yet". Each replica is a pod on every one of so
+    many `nodes`."""
 
     endpoint: str
     team: str
@@ -49,6 +50,7 @@ class EndpointStatus:
     last_decision: str | None
     revisions: tuple[Mapping[str, Any], ...]
     decisions: tuple[Decision, ...]
+    nodes: int = 1
 
 
 def read(endpoint: Object) -> EndpointStatus:
@@ -74,6 +76,7 @@ def read(endpoint: Object) -> EndpointStatus:
         last_decision=scaler.get("lastDecision"),
         revisions=tuple(status.get("revisions") or ()),
         decisions=tuple(_decision(entry) for entry in scaler.get("decisions") or ()),
+        nodes=spec.get("nodes", 1),
     )
 
 
@@ -128,7 +131,10 @@ def render_one(status: EndpointStatus) -> str:
     decisions = [
         [d.at, d.revision, f"{_shown(d.before)} -> {_shown(d.after)}", d.reason, d.detail] for d in status.decisions
     ]
-    parts = [render([status]), f"model: {status.model}"]
+    wide = (
+        [f"replicas: each over {status.nodes} nodes, the pod that leads takes its requests"] if status.nodes > 1 else []
+    )
+    parts = [render([status]), "\n".join([f"model: {status.model}", *wide])]
     if revisions:
         parts.append(table(revisions, ["REVISION", "PHASE", "VERSION", "SINCE"]))
     if decisions:

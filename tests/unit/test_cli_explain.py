@@ -50,6 +50,13 @@ def test_one_screen_tells_the_whole_chain() -> None:
     )
 
 
+def test_a_replica_over_several_nodes_is_told_so() -> None:
+    wide = endpoint()
+    wide["spec"]["nodes"] = 2
+    (line, *_) = explain.render(explain.explanation(wide, NOW_S)).splitlines()
+    assert line == "wine (team alpha): 2 ready, 4 asked for (Overload), 1 to 10 by its range, each over 2 nodes"
+
+
 @pytest.mark.parametrize(
     ("load", "demand", "origin"),
     [

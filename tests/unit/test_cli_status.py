@@ -54,5 +54,14 @@ def test_decisions_are_listed_with_their_reasons() -> None:
     assert "1 -> 3" in text and "12 over 4" in text
 
 
+def test_a_replica_over_several_nodes_is_told_so_where_one_endpoint_is_shown() -> None:
+    wide = endpoint(autoscaler={"readyReplicas": 1, "desiredReplicas": 2})
+    assert "nodes" not in status.render_one(status.read(wide))
+    wide["spec"]["nodes"] = 2
+    text = status.render_one(status.read(wide))
+    assert "1/2" in text, "groups, not pods"
+    assert "replicas: each over 2 nodes, the pod that leads takes its requests" in text
+
+
 def test_json_holds_null_for_what_is_unknown() -> None:
     assert status.as_json([status.read(endpoint())])[0]["ready_replicas"] is None
