@@ -13,8 +13,9 @@ from typing import Final
 
 from controllers.gateway.assignment import Assignment, Revision
 from controllers.gateway.snapshot import Endpoint, Snapshot
+from spec import names
 
-ROUTES: Final = "routes"  # endpoint -> back end/longest queue/deadline in ms
+ROUTES: Final = "routes"  # endpoint -> back end/longest queue/deadline in ms, with affinity /prefix
 KEYS: Final = "keys"  # SHA-256 of a key, in capitals -> team
 ACCESS: Final = "access"  # SHA-256/endpoint -> 1
 MODELS: Final = "models"  # team -> the first endpoint that it may call, team/endpoint -> the next
@@ -120,7 +121,8 @@ def route_value(each: Endpoint, assignment: Assignment, live: str | None) -> str
     """One value for all that a request needs, so that it changes in one step."""
     candidates = [Revision(each.name, revision) for revision in (each.route, live) if revision]
     backend = next((assignment.backends[r] for r in candidates if r in assignment.backends), NOWHERE)
-    return f"{backend}/{each.declared.queue_max}/{each.declared.deadline_ms}"
+    value = f"{backend}/{each.declared.queue_max}/{each.declared.deadline_ms}"
+    return f"{value}/{names.AFFINITY_PREFIX}" if each.declared.prefix_affinity else value
 
 
 def routed_backends(routes: Mapping[str, str]) -> dict[str, str]:

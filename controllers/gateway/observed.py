@@ -79,6 +79,7 @@ class Declared:
     queue_max: int
     queue_timeout_ms: int
     paths: frozenset[str]  # that pass beside those that every endpoint has
+    prefix_affinity: bool  # requests whose prompts begin alike prefer one pod
     recorded_backends: Mapping[str, str]  # what the gateway last wrote into the status
     recorded_traffic: str | None
 
@@ -157,6 +158,7 @@ def _declared(obj: Object) -> Declared:
         queue_max=_number(routing, "queueMax", 0, "spec.routing"),
         queue_timeout_ms=_number(routing, "queueTimeoutMs", 1, "spec.routing"),
         paths=_paths(routing),
+        prefix_affinity=_prefix_affinity(routing),
         recorded_backends={str(k): str(v) for k, v in _mapping(gateway, "backends", {}).items()},
         recorded_traffic=_optional(gateway.get("trafficRevision")),
     )
@@ -192,6 +194,13 @@ def _paths(routing: Object) -> frozenset[str]:
         if not isinstance(path, str) or len(path) > names.URL_PATH_MAX or not re.fullmatch(names.URL_PATH, path):
             raise FaultError("InvalidSpec", f"spec.routing.paths: {str(path)[: names.URL_PATH_MAX]!r} is no path")
     return frozenset(paths)
+
+
+def _prefix_affinity(routing: Object) -> bool:
+    said = routing.get("affinity")
+    if said not in (None, names.AFFINITY_PREFIX):
+        raise FaultError("InvalidSpec", f"spec.routing.affinity is {said!r:.64}: only {names.AFFINITY_PREFIX} is known")
+    return said is not None
 
 
 def _optional(value: Any) -> str | None:

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from controllers.gateway import access_log, answers, openai, retries, shapes
+from controllers.gateway import access_log, affinity, answers, openai, retries, shapes
 from controllers.gateway.assignment import spares
 from controllers.gateway.backlog import JITTER_S, WAIT_MIN_S
 from controllers.gateway.desired import (
@@ -58,6 +58,7 @@ def _programs(settings: Settings) -> dict[str, str]:
         shapes.FILE: shapes.lua(every, PREFIX, most_bytes, _DRAIN_MOST_S, JITTER_S),
         openai.FILE: openai.lua(PREFIX, settings.run, settings.body_max_bytes),
         retries.FILE: retries.LUA,
+        affinity.FILE: affinity.LUA,
     }
 
 
@@ -274,8 +275,9 @@ def _backends(desired: Desired, settings: Settings) -> Iterable[str]:
     for timeout_ms, names in spares(settings.queue_classes).by_timeout:
         for name in names:
             servers = desired.servers.get(name, {})
+            own = [answers.overloaded_or_unreachable(), affinity.use()]
             lines = [_server(server, target) for server, target in sorted(servers.items())]
-            yield _section(f"backend {name} from queue_{timeout_ms}", [answers.overloaded_or_unreachable(), *lines])
+            yield _section(f"backend {name} from queue_{timeout_ms}", [*own, *lines])
 
 
 def _server(name: str, target: Target) -> str:

@@ -41,6 +41,13 @@ def test_a_good_object_becomes_its_facts() -> None:
     assert (said.limits, said.initial_limit, said.concurrency_max) == ({REV: 7}, 4, 1000)
     assert (said.queue_max, said.queue_timeout_ms, said.deadline_ms) == (3, 5000, 2500)
     assert said.paths == {"/a"}
+    assert not said.prefix_affinity
+
+
+def test_affinity_is_what_the_object_says() -> None:
+    said = read_endpoint(endpoint_object(affinity="prefix"))
+    assert isinstance(said, Declared)
+    assert said.prefix_affinity
 
 
 @pytest.mark.parametrize(
@@ -61,6 +68,9 @@ def test_a_good_object_becomes_its_facts() -> None:
         ("spec.routing.paths", ["/a 1\ndel map keys.map"], "is no path"),
         ("spec.routing.paths", ["/a/.."], "spec.routing.paths: '/a/..' is no path"),
         ("spec.routing.paths", ["/" + "a" * 256], "is no path"),
+        ("spec.routing.affinity", "prefix/9", "spec.routing.affinity is 'prefix/9'"),
+        ("spec.routing.affinity", ["prefix"], "spec.routing.affinity is ['prefix']"),
+        ("spec.routing.affinity", "", "spec.routing.affinity is ''"),
         ("spec.access.teams", [], "at least one team"),
         ("spec.access.teams", ["a b"], "can't name a team"),
         ("spec.access.teams", "alpha", "a list"),

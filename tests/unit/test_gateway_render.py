@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from controllers.gateway import answers, render, retries, shapes
+from controllers.gateway import affinity, answers, render, retries, shapes
 from controllers.gateway.desired import Desired, Target
 from controllers.gateway.settings import QueueClass, Settings
 from tests.goldens.gateway.write import DESIRED, HERE, SETTINGS, main
@@ -72,6 +72,12 @@ def test_a_process_that_leaves_has_more_time_than_the_longest_deadline_and_the_q
 def test_the_statistics_port_takes_no_orders_and_the_command_socket_is_ours_alone() -> None:
     assert "stats socket ipv4@*:8404 level user" in section("global")
     assert "stats socket /run/gateway/ctl.sock mode 600 level admin" in section("global")
+
+
+@pytest.mark.parametrize("backend", ["b00000", "b00001", "b00002"])
+def test_every_back_end_may_get_an_endpoint_with_affinity(backend: str) -> None:
+    assert section(f"backend {backend} ").count(f"  {affinity.use()}\n") == 1
+    assert f'core.register_fetches("{affinity.FETCH}"' in FILES[affinity.FILE]
 
 
 def test_retries_are_counted_before_any_rule_of_a_back_end_may_refuse() -> None:

@@ -22,7 +22,7 @@ DESIRED = Desired(
         }
     },
     maps={
-        ROUTES: {"iris": "b00001/128/60000", "tulip": "none/8/1000"},
+        ROUTES: {"iris": "b00001/128/60000", "tulip": "none/8/1000/prefix"},
         KEYS: {"AB" * 32: "alpha"},
         ACCESS: {f"{'AB' * 32}/iris": "1"},
         MODELS: {"alpha": "iris"},
