@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from controllers.__main__ import Process
 from controllers.autoscaler.control import Mode
@@ -18,11 +19,12 @@ from controllers.autoscaler.journal import lines_of
 from controllers.autoscaler.record import Kind, parse_line
 from controllers.autoscaler.replay import replay
 from controllers.autoscaler.settings import Settings
-from controllers.autoscaler.view import foreign_writer
+from controllers.autoscaler.view import foreign_writer, is_claimed
 from controllers.kube import (
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
     DEPLOYMENTS,
+    LEADER_WORKER_SETS,
     LEASES,
     MODEL_ENDPOINTS,
     PODS,
@@ -30,17 +32,22 @@ from controllers.kube import (
     SERVICES,
     AlreadyExists,
     Conflict,
+    Gvr,
+    Invalid,
     KubeClient,
     KubeError,
     NotFound,
     Object,
+    watch,
 )
 from controllers.kube.credentials import from_kubeconfig
-from controllers.kube.fields import condition, key_of, mapping, number
+from controllers.kube.fields import condition, covers, key_of, mapping, number
 from controllers.lease import Lease
+from controllers.rollout.objects import workload_object
 from spec import names
 from spec.revision import revision_of
-from stacks.cli import holding
+from stacks.cli import groups, holding, workspace
+from tests.platform_lab.suite import ENVIRONMENT, INSTANCE
 from tests.scenarios.lab.patience import until
 
 pytest_plugins = ["tests.scenarios.lab.real"]
@@ -54,9 +61,12 @@ async def kind(kube: KubeClient) -> None:
 
     with contextlib.suppress(AlreadyExists):
         await kube.create(CUSTOM_RESOURCE_DEFINITIONS, None, endpoint_kind())
+    await until_established(kube, names.CRD)
 
+
+async def until_established(kube: KubeClient, name: str) -> None:
     async def established() -> bool:
-        crd = await kube.get(CUSTOM_RESOURCE_DEFINITIONS, None, names.CRD)
+        crd = await kube.get(CUSTOM_RESOURCE_DEFINITIONS, None, name)
         return condition(crd, "Established").get("status") == "True"
 
     await until(established, 20)
@@ -134,6 +144,78 @@ async def test_a_scale_that_rests_on_an_old_version_conflicts(kube: KubeClient, 
     await kube.patch_scale(namespace, "d", 0)
     with pytest.raises(Conflict):
         await kube.patch_scale(namespace, "d", 3, made["metadata"]["resourceVersion"])
+
+
+@pytest.fixture
+async def groups_kind(kube: KubeClient) -> None:
+    """LeaderWorkerSet's own definition of its kind, from the module that its controller is built from."""
+    place = workspace.from_process(ENVIRONMENT, INSTANCE)
+    file = groups.definitions(place, print)[groups.KIND]
+    with contextlib.suppress(AlreadyExists):
+        await kube.create(CUSTOM_RESOURCE_DEFINITIONS, None, yaml.safe_load(file.read_text()))
+    await until_established(kube, groups.KIND)
+
+
+@pytest.mark.case("runtimes-E5")
+@pytest.mark.case("autoscaler-E2")
+async def test_a_group_fits_its_published_schema_and_its_replicas_have_one_owner(
+    kube: KubeClient, groups_kind: None, namespace: str, image: str
+) -> None:
+    """An apply with a field that the schema doesn't know is refused."""
+    body = Stage(kube, namespace, image).endpoint("1")
+    body["spec"] |= {"nodes": 2}
+    metadata = {"namespace": namespace, "name": "groups", "uid": "5c1a6c5e-0000-4000-8000-000000000000"}
+    endpoint = {"apiVersion": names.API_VERSION, "kind": names.KIND, **body, "metadata": metadata}
+    name = revision_of("groups", body["spec"]["podTemplate"], 2)
+    said = workload_object(endpoint, name)
+    said["metadata"].pop("ownerReferences")  # of no endpoint that is there: it would be collected
+
+    async def applied() -> Object:
+        return await kube.apply(LEADER_WORKER_SETS, namespace, name, names.MANAGER_ROLLOUT, said)
+
+    async def live() -> Object:
+        return await kube.get(LEADER_WORKER_SETS, namespace, name)
+
+    made = await applied()
+    assert covers(made, said)
+    assert (number(made, "spec", "replicas"), foreign_writer(made), is_claimed(made)) == (1, None, False)
+    await kube.patch_scale(namespace, name, 0, made["metadata"]["resourceVersion"], gvr=LEADER_WORKER_SETS)
+    again = await applied()
+    assert (number(again, "spec", "replicas"), foreign_writer(again), is_claimed(again)) == (0, None, True)
+    with pytest.raises(Conflict):
+        await kube.patch_scale(namespace, name, 3, made["metadata"]["resourceVersion"], gvr=LEADER_WORKER_SETS)
+    await kube.patch_scale(namespace, name, 0, manager="somebody", gvr=LEADER_WORKER_SETS)
+    assert foreign_writer(await live()) == "somebody"
+    await kube.delete(LEADER_WORKER_SETS, namespace, name, uid=made["metadata"]["uid"])
+    with pytest.raises((Conflict, Invalid)):
+        await kube.patch_scale(namespace, name, 1, made["metadata"]["resourceVersion"], gvr=LEADER_WORKER_SETS)
+
+
+async def test_a_kind_that_the_cluster_lacks_is_told_and_found_once_it_is_there(
+    kube: KubeClient, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "_ABSENT_S", 0.5)
+    group = f"{namespace}.example"
+    things = Gvr(group, "v1", "things", "Thing")
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    called = {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"}
+    crd = {
+        "metadata": {"name": f"things.{group}"},
+        "spec": {"group": group, "scope": "Namespaced", "names": called, "versions": [version]},
+    }
+    seen: list[str] = []
+    try:
+        async with asyncio.timeout(30):
+            async for event in kube.watch(things, namespace, optional=True):
+                seen.append(event.type)
+                if len(seen) == 1:
+                    await kube.create(CUSTOM_RESOURCE_DEFINITIONS, None, crd)
+                if event.type == "SYNC":
+                    break
+    finally:
+        await kube.delete(CUSTOM_RESOURCE_DEFINITIONS, None, crd["metadata"]["name"])
+    assert set(seen[:-1]) == {"ABSENT"}
 
 
 async def test_a_lease_that_is_given_up_is_taken_within_2_seconds(
