@@ -59,7 +59,8 @@ class Wish:
 @dataclass(frozen=True)
 class Choice:
     """What one replica is: ``nodes`` pods, each with the CPU, memory and GPUs. ``predictors`` are processes that hold
-    the model, ``first_limit`` is the whole replica's, ``why`` is one line for a person."""
+    the model, ``first_limit`` is the whole replica's, ``why`` is one line for a person. ``caches_prefixes``: a replica
+    answers a prompt sooner that begins as one did that it has had."""
 
     runtime: Runtime
     cpu_millicores: int
@@ -69,6 +70,7 @@ class Choice:
     first_limit: int
     why: str
     nodes: int = 1
+    caches_prefixes: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,7 @@ def select(card: Card, wish: Wish) -> Choice:
         cpu_millicores=wish.cpu_millicores or choice.cpu_millicores,
         memory_bytes=wish.memory_bytes or choice.memory_bytes,
         first_limit=wish.parallelism or choice.first_limit,
+        caches_prefixes=runtime is Runtime.VLLM and _generates(card),
     )
 
 

@@ -128,7 +128,10 @@ class RolloutOverride(SpecModel):
 
 
 class EndpointSpec(SpecModel):
-    """One endpoint file, and the team that its folder names. It states `model`, or `image` and `container`."""
+    """One endpoint file, and the team that its folder names. It states `model`, or `image` and `container`.
+
+    With `affinity` prefix, prompts that begin alike prefer one replica; None means where the model gains by it.
+    """
 
     endpoint: EndpointName
     team: TeamName
@@ -145,6 +148,7 @@ class EndpointSpec(SpecModel):
     deadline_s: int = Field(default=60, ge=1, le=297)
     queue: Queue = Queue()
     latency: Latency | None = None
+    affinity: Literal["prefix", "none"] | None = None
     rollout: RolloutOverride = RolloutOverride()
 
     @model_validator(mode="after")

@@ -61,6 +61,7 @@ def _spec() -> Schema:
             queueMax=whole(0, CONCURRENCY_MOST),
             queueTimeoutMs=whole(0, 297_000),
             paths=words(text(longest=names.URL_PATH_MAX, pattern=f"^{names.URL_PATH}$"), most=PATHS_MOST),
+            affinity=text(longest=16, enum=[names.AFFINITY_PREFIX]),
         ),
         latency=record(("p95Ms",), p95Ms=whole(1, 297_000)),
         access=record(("teams",), teams=words(label(longest=names.TEAM_MAX), most=TEAMS_MOST, least=1)),

@@ -75,10 +75,17 @@ def _spec(spec: EndpointSpec, served: Served, model_registry: str, rollout: Roll
             "queueMax": spec.queue_max,
             "queueTimeoutMs": spec.queue_timeout_ms,
             **paths,
+            **_affinity(spec, served),
         },
         "access": {"teams": list(spec.allowed_teams)},
         "rollout": {"holdS": rollout.hold_s, "startTimeoutS": rollout.start_timeout_s},
     } | latency
+
+
+def _affinity(spec: EndpointSpec, served: Served) -> Manifest:
+    """What the file says, else what the model gains by; nothing where requests go to the least busy replica."""
+    wanted = spec.affinity == names.AFFINITY_PREFIX or (spec.affinity is None and served.caches_prefixes)
+    return {"affinity": names.AFFINITY_PREFIX} if wanted else {}
 
 
 def service_account(spec: EndpointSpec, pull_secrets: Sequence[str] = ()) -> Manifest:

@@ -35,6 +35,10 @@ class ServedModel:
         return self.choice.first_limit
 
     @property
+    def caches_prefixes(self) -> bool:
+        return self.choice.caches_prefixes
+
+    @property
     def nodes(self) -> int:
         return self.choice.nodes
 
@@ -52,6 +56,11 @@ class ServedImage:
     @property
     def runtime(self) -> str:
         return PROXY
+
+    @property
+    def caches_prefixes(self) -> bool:
+        """Unknown to us: its file says so."""
+        return False
 
     @property
     def nodes(self) -> int:

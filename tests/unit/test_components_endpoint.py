@@ -55,6 +55,7 @@ FIRST = rendered(spec_of())
         pytest.param(rendered(spec_of("access: {teams: [beta]}")), id="access"),
         pytest.param(rendered(spec_of("queue: {max: 9, timeout_s: 1}")), id="queue"),
         pytest.param(rendered(spec_of("latency: {p95_ms: 250}")), id="latency"),
+        pytest.param(rendered(spec_of("affinity: prefix")), id="affinity"),
         pytest.param(rendered(spec_of(), rollout=Rollout(hold_s=1)), id="hold"),
         pytest.param(rendered(spec_of(), rollout=Rollout(start_timeout_s=30)), id="start-timeout"),
     ],
@@ -79,6 +80,30 @@ def test_what_is_not_the_model_makes_no_new_revision(changed: dict[str, Any]) ->
 @pytest.mark.case("pulumi-E4")
 def test_what_a_running_process_cannot_change_makes_a_new_revision(changed: dict[str, Any]) -> None:
     assert revision(changed) != revision(FIRST)
+
+
+LLM = Card("transformers", pyfunc=True, python="3.11.9", size_bytes=12_345, task="llm/v1/chat")
+EMBEDDER = Card("sentence_transformers", pyfunc=True, python="3.11.9", size_bytes=12_345)
+
+
+@pytest.mark.parametrize(
+    ("card", "added", "expected"),
+    [
+        (LLM, "", "prefix"),
+        (LLM, "affinity: prefix", "prefix"),
+        (LLM, "affinity: none", None),
+        (LLM, "runtime: mlflow", None),
+        (EMBEDDER, "runtime: vllm", None),
+        (CARD, "", None),
+        (CARD, "affinity: prefix", "prefix"),
+    ],
+)
+def test_prompts_that_begin_alike_prefer_one_replica_of_what_vllm_generates_unless_the_file_says_else(
+    card: Card, added: str, expected: str | None
+) -> None:
+    spec = spec_of(added)
+    model = ServedModel("models:/wine/1", "1", "ab" * 32, IMAGE, IMAGE, select(card, wish_of(spec)))
+    assert rendered(spec, model)["spec"]["routing"].get("affinity") == expected
 
 
 @pytest.mark.case("pulumi-E3")

@@ -87,6 +87,11 @@ def test_the_interface_is_told_where_the_container_is_and_how_it_is_asked() -> N
     assert argument(proxy(spec_of()), "--path") == []
 
 
+@pytest.mark.parametrize(("added", "expected"), [("", None), ("affinity: prefix", "prefix"), ("affinity: none", None)])
+def test_an_image_has_affinity_where_its_file_says_so(added: str, expected: str | None) -> None:
+    assert rendered(spec_of(added))["spec"]["routing"].get("affinity") == expected
+
+
 def test_requests_and_readiness_go_to_the_interface_alone() -> None:
     spec = spec_of()
     assert proxy(spec)["ports"] == [{"name": "http", "containerPort": 18080, "protocol": "TCP"}]

@@ -26,6 +26,7 @@ access: {teams: [gamma, beta]}
 deadline_s: 30
 queue: {max: 16, timeout_s: 2.5}
 latency: {p95_ms: 250}
+affinity: none
 rollout: {hold_s: 0, start_timeout_s: 900}
 """
 
@@ -49,7 +50,7 @@ def test_model_and_concurrency_are_enough() -> None:
     assert (spec.deadline_ms, spec.queue_timeout_ms, spec.queue_max) == (60_000, 5_000, 64)
     assert spec.allowed_teams == ("alpha",)
     assert (spec.rollout.hold_s, spec.rollout.start_timeout_s) == (None, None)
-    assert spec.latency is None
+    assert (spec.latency, spec.affinity) == (None, None)
 
 
 def test_every_field_of_a_file_is_read() -> None:
@@ -59,7 +60,7 @@ def test_every_field_of_a_file_is_read() -> None:
     assert spec.allowed_teams == ("alpha", "beta", "gamma")
     assert (spec.deadline_ms, spec.queue_timeout_ms, spec.queue_max) == (30_000, 2_500, 16)
     assert (spec.rollout.hold_s, spec.rollout.start_timeout_s) == (0, 900)
-    assert spec.latency == Latency(p95_ms=250)
+    assert (spec.latency, spec.affinity) == (Latency(p95_ms=250), "none")
 
 
 def test_a_file_may_come_as_bytes() -> None:
@@ -124,6 +125,8 @@ def test_a_wrong_value_is_a_problem_with_its_place_and_what_is_allowed(old: str,
         ("latency: {}", "4:10: latency.p95_ms: is missing (allowed: 1 to 297000)"),
         ("latency: {p95_ms: 0}", "4:19: latency.p95_ms: 0 is too small (allowed: 1 to 297000)"),
         ("latency: 250", "4:10: latency: must be a mapping"),
+        ("affinity: session", "4:11: affinity: 'session' is not allowed here (allowed: prefix, none)"),
+        ("affinity: true", "4:11: affinity: true is not allowed here (allowed: prefix, none)"),
         ("deadline_s: 0", "4:13: deadline_s: 0 is too small (allowed: 1 to 297)"),
         ("deadline_s: 298", "4:13: deadline_s: 298 is too large (allowed: 1 to 297)"),
         ("deadline: 60", "4:1: deadline: unknown field: did you mean deadline_s? (allowed: endpoint, model, "),
