@@ -2,7 +2,7 @@
 
 import pytest
 
-from controllers.kube import DEPLOYMENTS, LEADER_WORKER_SETS, MODEL_ENDPOINTS, PODS, SERVICES, Event
+from controllers.kube import DEPLOYMENTS, LEADER_WORKER_SETS, MODEL_ENDPOINTS, PODS, SERVICES
 from spec import names
 from tests.scenarios.lab.cluster import Behaviour
 from tests.scenarios.lab.world import ENDPOINT, NAMESPACE, World, endpoint_object, revision
@@ -82,8 +82,7 @@ async def test_a_worker_that_can_not_start_is_a_failed_start_with_its_reason(tro
 
 async def test_a_cluster_without_the_kind_is_told_and_once_it_is_there_the_endpoint_serves() -> None:
     world = World(ONE)
-    store = world.cluster.stores[LEADER_WORKER_SETS]
-    store.take(Event("ABSENT", ()))
+    world.cluster.lack(LEADER_WORKER_SETS, True)
     await world.run(3)
     ready = world.condition("Ready")
     assert (ready["status"], ready["reason"]) == ("False", "LeaderWorkerSetMissing")
@@ -92,14 +91,14 @@ async def test_a_cluster_without_the_kind_is_told_and_once_it_is_there_the_endpo
     writes = len(world.cluster.writes)
     await world.run(60)
     assert len(world.cluster.writes) - writes <= 3, "it is looked at again and again, and said once"
-    store.take(Event("SYNC", ()))
+    world.cluster.lack(LEADER_WORKER_SETS, False)
     await world.until(world.is_ready, 60)
     assert world.phases() == {revision(ONE): "Serving"}
 
 
 async def test_an_endpoint_on_one_node_needs_no_such_kind() -> None:
     world = World(ON_ONE_NODE)
-    world.cluster.stores[LEADER_WORKER_SETS].take(Event("ABSENT", ()))
+    world.cluster.lack(LEADER_WORKER_SETS, True)
     await world.until(world.is_ready, 60)
 
 

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from controllers.kube import LEADER_WORKER_SETS
 from tests.scenarios.lab.cluster import Behaviour
 from tests.scenarios.lab.world import World, endpoint_object, revision
 
-VERSIONS = {version: endpoint_object(version) for version in "1234"}
+# The last one's replicas span nodes.
+VERSIONS = {version: endpoint_object(version) for version in "123"} | {"4": endpoint_object("4", nodes=2)}  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ declares = st.builds(Op, st.just("declare"), st.sampled_from("1234"))
 troubles = st.builds(
     Op, st.sampled_from(["image", "crash", "unschedulable", "silent", "heal"]), st.sampled_from("1234")
 )
-faults = st.builds(Op, st.sampled_from(["restart", "api", "gateway", "lease"]))
+faults = st.builds(Op, st.sampled_from(["restart", "api", "gateway", "lease", "kind"]))
 waits = st.builds(Op, st.just("wait"), st.just("1"), st.sampled_from([1, 2, 5, 11, 30, 70, 130]))
 scripts = st.lists(declares | troubles | faults | waits | waits, max_size=25)
 
@@ -41,6 +43,9 @@ def act(world: World, op: Op) -> None:
             world.cluster.down = not world.cluster.down
         case "gateway":
             world.gateway.applying = not world.gateway.applying
+        case "kind":
+            lacks = not world.cluster.lacking and not world.cluster.objects[LEADER_WORKER_SETS]
+            world.cluster.lack(LEADER_WORKER_SETS, lacks)
         case "lease":
             world.lease.mine = not world.lease.mine
         case trouble if name not in world.cluster.revisions() and trouble != "wait":
@@ -65,6 +70,8 @@ async def play(script: list[Op]) -> None:
 async def quiet(world: World) -> None:
     """All faults end; within a start, a hold and the longest pause of a retry everything is as declared."""
     world.cluster.down, world.gateway.applying, world.lease.mine = False, True, True
+    if world.cluster.lacking:
+        world.cluster.lack(LEADER_WORKER_SETS, False)
     for obj in VERSIONS.values():
         world.cluster.behaviours[revision(obj)] = Behaviour()
     await world.until(world.is_ready, 300)

@@ -47,6 +47,7 @@ class Cluster:
     def __init__(self, start_s: float = 10.0) -> None:
         self.time_s = 0.0
         self.down = False
+        self.lacking: set[Gvr] = set()
         self.objects: dict[Gvr, dict[Key, Object]] = defaultdict(dict)
         self.stores: dict[Gvr, Store] = {}
         self.behaviours: dict[str, Behaviour] = defaultdict(lambda: Behaviour(start_s))
@@ -71,8 +72,17 @@ class Cluster:
             raise AlreadyExists(409, "AlreadyExists", "there")
         return self.store(gvr, body)
 
+    def lack(self, gvr: Gvr, lacks: bool) -> None:
+        """The kind is not, or no longer, one of this cluster; nothing of it may be there."""
+        assert not (lacks and self.objects[gvr])
+        self.lacking = {gvr} if lacks else set()
+        there = tuple(copy.deepcopy(obj) for obj in self.objects[gvr].values())
+        self.stores[gvr].take(Event("ABSENT" if lacks else "SYNC", there))
+
     async def apply(self, gvr: Gvr, namespace: str, name: str, manager: str, body: Object) -> Object:
         self._reachable()
+        if gvr in self.lacking:
+            raise NotFound(404, "NotFound", "the server could not find the requested resource")
         held = self.objects[gvr].get((namespace, name))
         if gvr == CONFIG_MAPS:  # one writer, which says everything: what it leaves out is gone
             held = {"metadata": {"namespace": namespace, "name": name}}

@@ -127,6 +127,8 @@ class World:
             stores[gvr] = Store(gvr, self.rollout.touched, index)
             for obj in self.cluster.objects[gvr].values():
                 stores[gvr].put(obj)
+            if gvr in self.cluster.lacking:
+                self.cluster.lack(gvr, True)
         gateways, quotas = Store(PODS), Store(RESOURCE_QUOTAS)
         stores[RESOURCE_QUOTAS] = quotas
         gateways.put(GATEWAY_POD)
