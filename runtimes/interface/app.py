@@ -11,6 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from http import HTTPStatus
 
 from runtimes.interface import describe, packing, routes, stateless, threads
 from runtimes.interface.deadline import allowed_s
@@ -281,8 +282,8 @@ def _no_such_path(about: About | None) -> str:
     return f"there is no such path here; predictions are at {', '.join(declared)}"
 
 
-def protocol_error_answer() -> bytes:
-    """What a connection gets that does not speak HTTP: the same shape, and the end of the connection."""
-    body = error_body(400, "this is not a valid HTTP request", request_id(None))
-    head = f"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
-    return head.encode() + b"connection: close\r\n\r\n" + body
+def protocol_error_answer(status: int, message: str) -> bytes:
+    """What a connection gets that no request can come from: the same shape, and the end of the connection."""
+    body = error_body(status, message, request_id(None))
+    head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
+    return head.encode() + b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body) + body

@@ -8,6 +8,7 @@ event loop costs tens of microseconds where a request wakes an idle process, so 
 from __future__ import annotations
 
 import asyncio
+import resource
 import select
 from typing import Any
 
@@ -20,6 +21,8 @@ from runtimes.interface.settings import KEEP_ALIVE_S
 LOOK_S = 60.0  # within twice of which something moves on a connection that is not idle
 _LOOK_AHEAD_S = 0.25  # the same while nothing is read, since requests that came early wait
 MOST_HEAD_BYTES = 64 * 1024  # beside what came in one read; nobody's gateway takes more
+MOST_CONNECTIONS = 4096  # four times the requests that a replica takes at once; some 7 KB each while they are idle
+_CLOSED_AT_ONCE = 16  # so that who opens thousands does not have all looked through for each
 _IDLE_LOOKS, _STUCK_LOOKS = KEEP_ALIVE_S // LOOK_S, 2
 _CONTINUE = b"HTTP/1.1 100 "
 _HOP = frozenset({b"connection", b"upgrade", b"http2-settings"})
@@ -28,11 +31,15 @@ _COPIED_BYTES = 64 * 1024  # a longer body is not copied to save one system call
 
 class HttpProtocol(HttpToolsProtocol):
     """One connection. It is looked at once a minute, not timed for each request: one that is idle is closed after an
-    hour, and after minutes where half a head stays half or nobody takes what was answered."""
+    hour, and after minutes where half a head stays half or nobody takes what was answered. Where there are too many,
+    those idle for longest are closed for the new ones, so that probes and the gateway always find room."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """The connection stands."""
         super().connection_made(transport)
+        self._used_s = self.loop.time()
+        if len(self.connections) > _most_connections():
+            self._make_room()
         self._joined = Joined(transport)
         self._seen: tuple[Any, int] = (None, 0)  # the last request, and what of answers had not left
         self._still = 0  # looks in a row at which nothing had moved
@@ -56,6 +63,7 @@ class HttpProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Some bytes came; a head that goes on and on is refused."""
         came = len(data)
+        self._used_s = self.loop.time()
         try:
             while data:
                 data = self._fed(data)
@@ -107,11 +115,25 @@ class HttpProtocol(HttpToolsProtocol):
     def _in_head(self) -> bool:
         return self.scope is not None and (self.cycle is None or self.cycle.scope is not self.scope)
 
+    @property
+    def _runs(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete and not self.transport.is_closing()
+
+    def _make_room(self) -> None:
+        idle = [other for other in self.connections if isinstance(other, HttpProtocol) and not other._runs]
+        idle.remove(self)
+        idle.sort(key=lambda other: other._used_s)
+        for other in idle[:_CLOSED_AT_ONCE]:
+            self.connections.discard(other)
+            other.transport.close()
+        if not idle:
+            self.transport.write(protocol_error_answer(503, "all connections of this replica are in use"))
+            self.transport.close()
+
     def _look(self) -> None:
         seen = self.scope, self.transport.get_write_buffer_size()
-        runs = self.cycle is not None and not self.cycle.response_complete and not self.transport.is_closing()
         same = seen[0] is self._seen[0] and seen[1] == self._seen[1]
-        self._still = self._still + 1 if same and (seen[1] or not runs) else 0
+        self._still = self._still + 1 if same and (seen[1] or not self._runs) else 0
         self._seen = seen
         at_rest = not self._in_head and not seen[1] and not self.transport.is_closing()
         if self._still >= (_IDLE_LOOKS if at_rest else _STUCK_LOOKS):
@@ -131,7 +153,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """The answer to what is not HTTP."""
-        self.transport.write(protocol_error_answer())
+        self.transport.write(protocol_error_answer(400, "this is not a valid HTTP request"))
         self.transport.close()
 
     def on_response_complete(self) -> None:
@@ -155,6 +177,11 @@ class HttpProtocol(HttpToolsProtocol):
             await cycle.run_asgi(app)
         finally:
             self.tasks.discard(asyncio.current_task())
+
+
+def _most_connections() -> int:
+    """Half of the files that the process may open are for others: an engine's connections, a model's files."""
+    return min(MOST_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
 
 
 def _hung_up(descriptor: int) -> bool:

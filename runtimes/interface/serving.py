@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import signal
 import socket
 import time
@@ -23,7 +24,7 @@ from runtimes.interface.app import Interface
 from runtimes.interface.drain import POLL_S, Phase, finish_s, keeps_accepting
 from runtimes.interface.engine import CalledEngine, Engine, UpstreamEngine
 from runtimes.interface.hooks import Hook
-from runtimes.interface.http import HttpProtocol
+from runtimes.interface.http import MOST_CONNECTIONS, HttpProtocol
 from runtimes.interface.memory import give_back_large_blocks
 from runtimes.interface.metrics import Metrics
 from runtimes.interface.settings import KEEP_ALIVE_S, Settings
@@ -37,8 +38,15 @@ _log = logging.getLogger("runtimes.interface.serving")
 def run(settings: Settings, build: Build, hooks: Sequence[Hook] = ()) -> int:
     """Serve until told to end; the process's exit status. ``build`` is called on the event loop."""
     give_back_large_blocks()
+    _open_enough_files()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(settings, build, hooks))
+
+
+def _open_enough_files() -> None:
+    """Where nobody says otherwise a process may open 1024, which is less than it may have connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4 * MOST_CONNECTIONS)), hard))
 
 
 def listener(host: str, port: int) -> socket.socket:

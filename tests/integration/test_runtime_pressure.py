@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import gzip
 import json
 import os
+import resource
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -40,6 +43,10 @@ def resident_bytes(runtime: Runtime) -> int:
     return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("VmRSS")) * 1024
 
 
+def open_files(runtime: Runtime) -> int:
+    return len(list(Path(f"/proc/{runtime.process.pid}/fd").iterdir()))
+
+
 async def keep_asking(port: int, count: int, body: bytes) -> collections.Counter[int]:
     statuses: collections.Counter[int] = collections.Counter()
     async with Connection.open(port) as connection:
@@ -60,6 +67,19 @@ async def test_500_connections_are_each_answered_and_after_them_all_is_as_before
     assert (statuses.total(), statuses[200] > 0) == (2000, True)
     assert (await once(proxy)).status == 200
     assert proxy.metric("knobless_runtime_requests_in_flight") == 0
+
+
+async def test_idle_connections_take_no_room_from_requests_and_probes_however_many_there_are(tmp_path: Path) -> None:
+    with proxied(tmp_path) as runtime, contextlib.ExitStack() as idle:
+        runtime.wait_ready()
+        resource.prlimit(runtime.process.pid, resource.RLIMIT_NOFILE, (512, 2048))  # half are for connections
+        async with Connection.open(runtime.port) as used:
+            for number in range(1000):
+                idle.enter_context(socket.create_connection(("127.0.0.1", runtime.port)))
+                if number % 50 == 0:
+                    assert (await used.ask("POST", "/invocations", order(), JSON)).status == 200
+            assert [runtime.ask("GET", path).status for path in ("/health", "/live")] == [200, 200]
+            assert open_files(runtime) < 400
 
 
 @pytest.mark.case("runtimes-D8")

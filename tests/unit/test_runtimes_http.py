@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, cast
 
 import pytest
@@ -258,6 +258,53 @@ async def test_who_leaves_frees_what_runs_however_many_requests_wait_behind_it(s
         async with asyncio.timeout(5):
             await asyncio.gather(*state.tasks)
         assert (app.state.in_flight, len(engine.calls), state.connections) == (0, 1, set())
+
+
+@contextlib.asynccontextmanager
+async def crowded(most: int, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[[bytes], Awaitable[Any]]]:
+    """A server that has room for so many connections; what opens one and says something."""
+    monkeypatch.setattr(http, "MOST_CONNECTIONS", most)
+    monkeypatch.setattr(http, "_CLOSED_AT_ONCE", 1)
+    async with connected() as (_, first, _), contextlib.AsyncExitStack() as all_of_them:
+
+        async def another(said: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+            reader, writer = await asyncio.open_connection(*first.get_extra_info("peername"))
+            all_of_them.callback(writer.close)
+            writer.write(said)
+            await asyncio.sleep(0.005)
+            return reader, writer
+
+        first.close()
+        await asyncio.sleep(0.005)
+        yield another
+
+
+async def test_above_its_bound_the_connection_that_was_idle_for_longest_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with crowded(3, monkeypatch) as another:
+        used, half, idle = await another(POST % (b"one", b"") + b"ab"), await another(b"POST /ha"), await another(b"")
+        assert await answer(used[0]) == b"/oneab"
+        used[1].write(POST % (b"two", b"") + b"ab")
+        assert await answer(used[0]) == b"/twoab"
+        for closed in (half, idle):
+            reader, _ = await another(POST % (b"new", b"") + b"ab")
+            assert await answer(reader) == b"/newab"
+            assert await closed[0].read() == b""
+        used[1].write(POST % (b"three", b"") + b"ab")
+        assert await answer(used[0]) == b"/threeab"
+
+
+async def test_no_connection_is_closed_under_its_request_and_who_finds_no_room_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with crowded(2, monkeypatch) as another:
+        busy = [await another(POST % (b"slow", b"") + b"ab") for _ in range(2)]
+        reader, _ = await another(POST % (b"new", b"") + b"ab")
+        said = await reader.read()
+        assert said.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
+        assert b'"all connections of this replica are in use"' in said
+        assert [await answer(reader) for reader, _ in busy] == [b"/slowab"] * 2
 
 
 class Wire(asyncio.Transport):
