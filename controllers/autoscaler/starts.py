@@ -38,8 +38,8 @@ class Starts:
 
 @dataclass(frozen=True)
 class Past:
-    """What is remembered: `started` are the uids of living pods that have been ready at some time, `failed` the groups
-    (revision, number) that failed to start and have not been ready since."""
+    """What is remembered: `started` are the uids of pods, leaving ones too, that have been ready at some time, `failed`
+    the groups (revision, number) that failed to start and have not been ready since."""
 
     started: frozenset[str] = frozenset()
     failed: frozenset[Group] = frozenset()
@@ -48,31 +48,32 @@ class Past:
 def starts_of(pods: Iterable[Object], past: Past) -> tuple[dict[str, Starts], Past]:
     """By revision; and the past from now on."""
     pods = list(pods)
+    leaders = [pod for pod in pods if leads(pod)]
+    started = frozenset(uid for pod in leaders if (uid := pod["metadata"]["uid"]) in past.started or _is_ready(pod))
+    now = Past(started, _failed(pods, started, past.failed))
     found: dict[str, list[Object]] = defaultdict(list)
-    for pod in pods:
-        if leads(pod) and at(pod, "metadata", "deletionTimestamp") is None and at(pod, "status", "phase") not in _OVER:
+    for pod in leaders:
+        if at(pod, "metadata", "deletionTimestamp") is None and at(pod, "status", "phase") not in _OVER:
             found[_revision(pod)].append(pod)
-    living = [pod for those in found.values() for pod in those]
-    started = frozenset(uid for pod in living if (uid := pod["metadata"]["uid"]) in past.started or _is_ready(pod))
-    now = Past(started, _failed(pods, past))
     return {revision: _starts(those, now) for revision, those in found.items()}, now
 
 
-def _failed(pods: Iterable[Object], past: Past) -> frozenset[Group]:
-    """Asked of pods on their way out too: the crash that a group begins anew for is theirs."""
+def _failed(pods: Iterable[Object], started: frozenset[str], before: frozenset[Group]) -> frozenset[Group]:
+    """Asked of pods on their way out too: the crash that a group begins anew for is theirs. Workers without a leader are
+    what is left of a replica that was not wanted any more."""
     groups: dict[Group, list[Object]] = defaultdict(list)
     for pod in pods:
         if (group := _group(pod)) is not None:
             groups[group].append(pod)
-    ready = {group for group, members in groups.items() if any(leads(pod) and _is_ready(pod) for pod in members)}
-    failing = {
-        group
-        for group, members in groups.items()
-        if not any(pod["metadata"]["uid"] in past.started for pod in members)
-        and any(_is_failing(pod, _GROUP_RESTARTS) for pod in members)
-    }
+    failed = set(before)
+    for group, members in groups.items():
+        of_leaders = {pod["metadata"]["uid"] for pod in members if leads(pod)}
+        if of_leaders & started:
+            failed.discard(group)
+        elif of_leaders and any(_is_failing(pod, _GROUP_RESTARTS) for pod in members):
+            failed.add(group)
     revisions = {revision for revision, _ in groups}
-    return frozenset(each for each in (past.failed | failing) - ready if each[0] in revisions)
+    return frozenset(group for group in failed if group[0] in revisions)
 
 
 def _revision(pod: Object) -> str:

@@ -51,12 +51,13 @@ def _of_groups(pods: list[Object], workload: Object, patience_s: float) -> Itera
     made_s, size = _made_s(workload), pods_each(workload)
     if not pods:
         yield Problem(UNSCHEDULABLE, _NONE_MADE, made_s + patience_s)
-    for group in groups(pods).values():
+    led = [group for group in groups(pods).values() if any(map(leads, group))]  # others are what is left of a replica
+    for group in led:
         leader = next((pod for pod in group if leads(pod) and at(pod, "metadata", "deletionTimestamp") is None), None)
         if leader is not None and len(group) < size:
             few = f"{len(group)} of {size} pods of {at(leader, 'metadata', 'name')} were made: {_REFUSED}"
             yield Problem(UNSCHEDULABLE, few, _made_s(leader) + PULL_GRACE_S)
-    crashes = [(pod, where, ended) for pod in pods for where, ended in _restarts(pod)]
+    crashes = [(pod, where, ended) for group in led for pod in group for where, ended in _restarts(pod)]
     for pod, where, ended in sorted(
         crashes, key=lambda crash: str(crash[2].get("finishedAt"))
     ):  # the cause comes first

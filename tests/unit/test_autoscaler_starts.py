@@ -118,5 +118,15 @@ def test_a_group_that_served_and_begins_anew_is_no_failed_start() -> None:
     assert past.failed == frozenset()
 
 
+def test_a_group_that_is_scaled_away_has_not_failed_though_its_worker_ends_with_the_leader() -> None:
+    """A worker is told to end by its leader, and is begun anew until its own deletion comes."""
+    _, past = starts_of([member(0, ready=True), member(1, ready=True)], Past())
+    leaving, worker = member(0, leaving=True), member(1, **restarted(1))
+    leaving["metadata"]["uid"] = member(0)["metadata"]["uid"]
+    for pods in ([leaving, member(1)], [leaving, worker], [worker]):
+        _, past = starts_of(pods, past)
+        assert past.failed == frozenset()
+
+
 def test_a_revision_that_is_gone_has_no_past() -> None:
     assert starts_of([], Past(failed=frozenset({("iris-a", "0")})))[1] == Past()

@@ -189,8 +189,9 @@ def test_what_keeps_a_group_from_starting_is_told_of_the_pod_that_it_is_about(
         [member(0, {"state": ended(143)}, born_s=40, leaving=True), member(1, RUNNING, born_s=41, leaving=True)],
         [member(0, began_anew(0, "", 50), born_s=40), member(1, RUNNING, born_s=41)],
         [member(0, RUNNING, born_s=40, leaving=True)],
+        [member(0, RUNNING), member(1, RUNNING), member(1, began_anew(1, "no leader", 50), group=1, born_s=40)],
     ],
-    ids=["running", "told to end", "ended well", "leaving, its worker gone"],
+    ids=["running", "told to end", "ended well", "leaving, its worker gone", "left of one that was scaled away"],
 )
 def test_a_group_that_runs_or_leaves_has_no_problem(pods: list[Object]) -> None:
     assert worst_problem(pods, SET, PATIENCE_S) is None
