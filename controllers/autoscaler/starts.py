@@ -59,8 +59,8 @@ def starts_of(pods: Iterable[Object], past: Past) -> tuple[dict[str, Starts], Pa
 
 
 def _failed(pods: Iterable[Object], started: frozenset[str], before: frozenset[Group]) -> frozenset[Group]:
-    """Asked of pods on their way out too: the crash that a group begins anew for is theirs. Workers without a leader are
-    what is left of a replica that was not wanted any more."""
+    """Asked of pods on their way out too: the crash that a group begins anew for is theirs. Workers without a leader
+    are what is left of a replica that was not wanted any more."""
     groups: dict[Group, list[Object]] = defaultdict(list)
     for pod in pods:
         if (group := _group(pod)) is not None:
