@@ -55,7 +55,7 @@ def _of_groups(pods: list[Object], workload: Object, patience_s: float) -> Itera
     for group in led:
         leader = next((pod for pod in group if leads(pod) and at(pod, "metadata", "deletionTimestamp") is None), None)
         if leader is not None and len(group) < size:
-            few = f"{len(group)} of {size} pods of {at(leader, 'metadata', 'name')} were made: {_REFUSED}"
+            few = f"{len(group)} of {size} pods of {at(leader, 'metadata', 'name')} were made so far: {_REFUSED}"
             yield Problem(UNSCHEDULABLE, few, _made_s(leader) + PULL_GRACE_S)
     crashes = [(pod, where, ended) for group in led for pod in group for where, ended in _restarts(pod)]
     for pod, where, ended in sorted(
@@ -66,8 +66,10 @@ def _of_groups(pods: list[Object], workload: Object, patience_s: float) -> Itera
         yield Problem("ModelLoadFailed", _short(f"{where}: {_last_words(ended)}"), fatal_at_s)
 
 
-_REFUSED = "a quota or an admission rule refuses the others"
-_NONE_MADE = "no pod was made: a quota or an admission rule refuses them, or LeaderWorkerSet's controller does not run"
+_REFUSED = "a quota or an admission rule may refuse the others"
+_NONE_MADE = (
+    "no pod was made so far: a quota or an admission rule may refuse it, or LeaderWorkerSet's controller does not run"
+)
 
 
 def _made_s(obj: Object) -> float:
