@@ -37,6 +37,7 @@ def test_a_replace_counts_once_though_pulumi_lists_its_parts() -> None:
     [
         ([step("create")], "new endpoint"),
         ([step("update", paths=("spec.podTemplate.spec.containers[0].image",))], "new revision"),
+        ([step("update", paths=("spec.nodes",))], "new revision"),
         ([step("update", paths=("spec.runtime.initialLimit",))], "no pod of a model restarts"),
         ([step("update", paths=("spec.concurrency.max",))], "no pod of a model restarts"),
         ([step("update", paths=("spec.access.teams",))], "no pod of a model restarts"),
