@@ -48,8 +48,9 @@ def pod_template(spec: EndpointSpec, model: ServedModel, model_registry: str, ro
 
 
 def _room(model: ServedModel) -> str:
-    """20Gi, and more only for a model that may not fit: its files come, and are moved into place."""
-    most = max(20 * 1024**3, model.choice.memory_bytes * 2)
+    """20Gi, and more only for a model that may not fit: its files come, and are moved into place. Each node has all of
+    them, and its memory is for a part."""
+    most = max(20 * 1024**3, model.choice.memory_bytes * model.choice.nodes * 2)
     return str(Memory(most))
 
 

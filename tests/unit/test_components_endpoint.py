@@ -14,7 +14,7 @@ from runtimes.selection import select
 from runtimes.selection_card import Card
 from spec.endpoint import EndpointSpec, load_endpoint
 from spec.platform import Quota, Rollout
-from spec.quantities import Cpu, Memory, parse_cpu
+from spec.quantities import Cpu, Memory, parse_cpu, parse_memory
 from spec.revision import revision_of, spec_digest
 
 FILE = "stacks/local/endpoints/alpha/wine.yaml"
@@ -217,6 +217,15 @@ def test_a_replica_over_several_nodes_is_said_by_the_object_and_to_the_server() 
     (server,) = two["spec"]["podTemplate"]["spec"]["containers"]
     assert server["args"][server["args"].index("--nodes") + 1] == "2"
     assert "--nodes" not in one["spec"]["podTemplate"]["spec"]["containers"][0]["args"]
+
+
+def test_each_node_has_room_for_all_files_of_a_model_of_which_its_memory_holds_a_part() -> None:
+    spec, size = spec_of(), 400 << 30
+    large = select(Card("transformers", pyfunc=True, task="llm/v1/chat", size_bytes=size), wish_of(spec))
+    pod = rendered(spec, ServedModel("models:/wine/1", "1", "ab" * 32, IMAGE, IMAGE, large))["spec"]["podTemplate"]
+    (room,) = [each["emptyDir"]["sizeLimit"] for each in pod["spec"]["volumes"] if each["name"] == "model"]
+    assert large.nodes == 3
+    assert parse_memory(room).bytes >= 2 * size  # they come, and are moved into place
 
 
 @pytest.mark.parametrize("deadline_s", [1, 60, 297])
