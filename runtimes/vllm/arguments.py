@@ -12,19 +12,28 @@ from pathlib import Path
 from runtimes.gpus import Gpu
 from runtimes.interface.settings import KEEP_ALIVE_S
 from runtimes.selection import LOADED_FACTOR, SEQUENCES_CPU, SEQUENCES_GPU
+from runtimes.vllm.group import ALONE, Place
 from runtimes.vllm.model import Served, UnservableError
 from runtimes.vllm.settings import VllmSettings
 
 MIDDLEWARE = "runtimes.vllm.middleware.Inside"
 # Our own drain comes first, so nothing is in flight when vLLM ends; this only makes sure that it never aborts.
 SHUTDOWN_S = 5
+MASTER_PORT = 29500  # of the leader, where the processes of all nodes find each other
 OWNED = frozenset(
     {
         "--api-key",
+        "--distributed-executor-backend",
+        "--headless",
         "--host",
         "--lora-modules",
+        "--master-addr",
+        "--master-port",
         "--middleware",
         "--model",
+        "--nnodes",
+        "--node-rank",
+        "--pipeline-parallel-size",
         "--port",
         "--root-path",
         "--served-model-name",
@@ -41,6 +50,7 @@ _SMALL_GPU_BYTES = 25 * _GIB
 _BFLOAT16_FROM = 8.0  # compute capability
 _CACHE_BYTES = _GIB  # of keys and values without a GPU; more where the pod has more memory than it is planned with
 _PROCESSES_BYTES = 4 * _GIB  # three processes of vLLM, and the files that they have read, which count as the pod's
+_COMPILED_BY_NOBODY = '{"mode": "STOCK_TORCH_COMPILE", "cudagraph_mode": "NONE", "custom_ops": ["all"]}'
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM has kernels for
 
 
@@ -77,10 +87,11 @@ def flags(
     gpus: Sequence[Gpu],
     ranks: Sequence[int] = (),
     cache_bytes: int = _CACHE_BYTES,
+    place: Place = ALONE,
 ) -> list[str]:
     """All flags of `vllm serve`; UnservableError where they can't go together. ``ranks`` are the adapters',
-    ``cache_bytes`` counts without a GPU."""
-    _check(settings, gpus)
+    ``cache_bytes`` counts without a GPU, ``place`` is this node's among those of the replica."""
+    _check(settings, gpus, place)
     stated: dict[str, object] = {
         "--model": served.weights,
         "--tokenizer": served.tokenizer,
@@ -104,9 +115,31 @@ def flags(
     if (kept := prefix_cache(settings, served)) is not None:
         words.append("--enable-prefix-caching" if kept else "--no-enable-prefix-caching")
     if not gpus:
-        words.append("--enforce-eager")  # compiling for a CPU takes minutes and a compiler in the image
-        words += ["--kv-cache-memory-bytes", str(cache_bytes)]
-    return [*words, *_adapters(settings, gpus, ranks), *settings.own_flags]
+        words += [*_uncompiled(place), "--kv-cache-memory-bytes", str(cache_bytes)]
+    return [*words, *_spread(place), *_adapters(settings, gpus, ranks), *settings.own_flags]
+
+
+def _uncompiled(place: Place) -> list[str]:
+    """Compiling for a CPU takes minutes and a compiler in the image. Several nodes hand tensors on in room that only
+    vLLM's warm-up makes, which it leaves out where nothing was to be compiled: there it is told to, with the kernels of
+    what is not compiled, and `environment` keeps it from doing so."""
+    return ["--enforce-eager"] if place.size == 1 else ["--compilation-config", _COMPILED_BY_NOBODY]
+
+
+def _spread(place: Place) -> list[str]:
+    """Each node holds some of the layers, whole, so that little is passed on between two of them."""
+    if place.size == 1:
+        return []
+    stated = {
+        "--distributed-executor-backend": "mp",
+        "--pipeline-parallel-size": place.size,
+        "--nnodes": place.size,
+        "--node-rank": place.index,
+        "--master-addr": place.leader,
+        "--master-port": MASTER_PORT,
+    }
+    words = [word for flag, value in stated.items() for word in (flag, str(value))]
+    return words if place.leads else [*words, "--headless"]
 
 
 def environment(settings: VllmSettings, scratch: Path, gpus: Sequence[Gpu], cores: int = 1) -> dict[str, str]:
@@ -138,10 +171,12 @@ def _without_gpus(cores: int) -> dict[str, str]:
     return {"TORCHDYNAMO_DISABLE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": threads}
 
 
-def _check(settings: VllmSettings, gpus: Sequence[Gpu]) -> None:
+def _check(settings: VllmSettings, gpus: Sequence[Gpu], place: Place) -> None:
     taken = sorted({flag.partition("=")[0] for flag in settings.own_flags} & OWNED)
     if taken:
         raise UnservableError(f"set by this runtime and not to be passed to vLLM: {', '.join(taken)}")
+    if settings.adapters and not gpus and place.size > 1:
+        raise UnservableError("vLLM has no adapters on several nodes without GPUs: leave out --adapter or --nodes")
     if gpus and settings.tensor_parallel > len(gpus):
         raise UnservableError(
             f"--tensor-parallel {settings.tensor_parallel} needs as many GPUs, and this pod has {len(gpus)}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+import multiprocessing
 import os
 import signal
 from typing import Any
@@ -23,6 +24,7 @@ from runtimes.interface.metrics import Metrics
 from runtimes.interface.serving import drain
 from runtimes.vllm.engine import VllmEngine
 from runtimes.vllm.inner import Application
+from runtimes.vllm.process import LOST
 from runtimes.vllm.records import hide_values
 from runtimes.vllm.settings import SERVES_VARIABLE, VllmSettings, parse_settings
 
@@ -83,6 +85,7 @@ class _Running:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, told.set)  # instead of vLLM's, which would abort what is in flight
+        loop.add_signal_handler(LOST, _end_the_engine)
         telling = asyncio.create_task(told.wait())
         await asyncio.wait((telling, self.engine.failed), return_when=asyncio.FIRST_COMPLETED)
         if not self.engine.failed.done():
@@ -106,6 +109,12 @@ class _Tokens:
 
     def collect(self) -> list[Metric]:
         return [metric for metric in REGISTRY.collect() if metric.name.startswith("vllm:")]
+
+
+def _end_the_engine() -> None:
+    """vLLM answers all that waits for it with an error then, and ends; it would wait minutes for a lost node."""
+    for process in multiprocessing.active_children():
+        process.kill()
 
 
 def _tell_that_we_serve() -> None:

@@ -24,7 +24,7 @@ from runtimes import gpus, jsonlog, quota
 from runtimes.interface.drain import finish_s
 from runtimes.interface.http import HttpProtocol
 from runtimes.termination import EXIT_FAILED
-from runtimes.vllm import arguments, model
+from runtimes.vllm import arguments, group, model
 from runtimes.vllm.reason import OURS
 from runtimes.vllm.settings import FOLDER_VARIABLE, SOCKET_VARIABLE, VllmSettings, parse_settings
 
@@ -38,16 +38,20 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     served = model.joined(model.read(settings.model), Path(os.environ[FOLDER_VARIABLE]))
     ranks = [model.adapter_rank(adapter.folder) for adapter in settings.adapters]
-    cache = arguments.cache_bytes(quota.memory_limit(), model.size_bytes(served))
-    words = arguments.flags(settings, served, gpus.found(), ranks, cache)
+    here = group.place(settings.nodes, os.environ)
+    cache = arguments.cache_bytes(quota.memory_limit(), model.size_bytes(served) // here.size)
+    words = arguments.flags(settings, served, gpus.found(), ranks, cache, here)
     try:
+        if not here.leads:
+            return _work(words)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_serve(settings, words))
     except KeyboardInterrupt:
         return 0  # told to end while the model loaded
 
 
-async def _serve(settings: VllmSettings, words: Sequence[str]) -> int:
+def _told(words: Sequence[str]) -> Any:
+    """What vLLM's command makes of its flags."""
     arguments_of = importlib.import_module("vllm.entrypoints.launchers.cli_args")
     parser = importlib.import_module("vllm.utils.argparse_utils").FlexibleArgumentParser()
     importlib.import_module("vllm.entrypoints.serve.utils.api_utils").cli_env_setup()
@@ -55,6 +59,20 @@ async def _serve(settings: VllmSettings, words: Sequence[str]) -> int:
     importlib.import_module("vllm.logger").configure_logging_from_args(told)
     arguments_of.validate_parsed_serve_args(told)
     importlib.import_module("vllm.utils.system_utils").set_ulimit()
+    return told
+
+
+def _work(words: Sequence[str]) -> int:
+    """Run this node's part of the model until one of its processes ends, which none does by itself."""
+    told = _told(words)
+    told.api_server_count = 0
+    importlib.import_module("vllm.entrypoints.cli.serve").run_headless(told)
+    print(f"{OURS}a process with this node's part of the model ended", file=sys.stderr)
+    return EXIT_FAILED
+
+
+async def _serve(settings: VllmSettings, words: Sequence[str]) -> int:
+    told = _told(words)
     _encode_with_orjson()
     told.failed = None
     told.port = settings.port

@@ -38,6 +38,7 @@ class VllmSettings(Settings):
     max_model_len: int | None = None
     max_output_tokens: int | None = None
     tensor_parallel: int = 1
+    nodes: int = 1
     prefix_cache: bool | None = None
     adapters: tuple[Adapter, ...] = ()
     chat_template: Path | None = None
@@ -77,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--max-model-len", type=count, help="tokens of a prompt and its answer together")
     add("--max-output-tokens", type=count, help="the most that one answer may have, whatever a request asks for")
     add("--tensor-parallel", type=count, help="GPUs of this node that share the model")
+    add("--nodes", type=count, help="pods of a LeaderWorkerSet's group that share the model, each with its GPUs")
     add("--prefix-cache", action=argparse.BooleanOptionalAction, help="keep what prompts have in common")
     add("--adapter", type=_adapter, action="append", default=[], metavar="NAME=FOLDER", help="a LoRA adapter")
     add("--chat-template", type=Path, help="a file, where the model brings none")

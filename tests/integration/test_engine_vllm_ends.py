@@ -26,6 +26,7 @@ EMBEDDINGS = "/v1/embeddings"
     [
         (["--", "--host", "::"], "set by this runtime and not to be passed to vLLM: --host"),
         (["--adapter", "x=/nowhere"], "/nowhere is not a LoRA adapter"),
+        (["--nodes", "2"], "LWS_GROUP_SIZE is not set, which LeaderWorkerSet sets in each pod"),
     ],
 )
 def test_what_can_not_go_together_is_said_at_once(tmp_path: Path, flags: list[str], reason: str) -> None:
