@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from controllers.kube.resources import DEPLOYMENTS, Gvr
 from controllers.rollout.phases import Happening, Phase, step
-from controllers.rollout.pods import UNSCHEDULABLE, Problem
+from controllers.rollout.pods import PODS_GRACE_S, PODS_MISSING, UNSCHEDULABLE, Problem
 from controllers.rollout.view import EndpointView, Entry, RevisionView
 from spec.sizing import floor_replicas
 
@@ -63,7 +63,7 @@ def plan(endpoint: EndpointView, revisions: Mapping[str, RevisionView], now_s: f
     start = recorded.get(endpoint.declared) or _absent(endpoint, revisions, endpoint.declared, now_s)
     declared = _advance_declared(endpoint, revisions.get(endpoint.declared), start, now_s)
     traffic = _traffic(endpoint, declared, revisions)
-    starved = _is_starved(declared, revisions.get(endpoint.declared))
+    starved = _is_starved(declared, revisions.get(endpoint.declared), now_s)
     others = [
         _advance_other(endpoint, revisions.get(name), entry, traffic, starved, now_s)
         for name, entry in _known(endpoint, revisions, recorded, now_s).items()
@@ -168,10 +168,18 @@ def _traffic(endpoint: EndpointView, declared: Entry, revisions: Mapping[str, Re
     return endpoint.traffic
 
 
-def _is_starved(declared: Entry, live: RevisionView | None) -> bool:
+def _is_starved(declared: Entry, live: RevisionView | None, now_s: float) -> bool:
     """Whether the declared revision finds no room: what is only held for a revert then gives way."""
-    waiting = declared.phase in (Phase.STARTING, Phase.FAILED)
-    return waiting and live is not None and live.problem is not None and live.problem.reason == UNSCHEDULABLE
+    if declared.phase not in (Phase.STARTING, Phase.FAILED) or live is None or live.problem is None:
+        return False
+    return live.problem.reason == UNSCHEDULABLE or (
+        live.problem.reason == PODS_MISSING and now_s >= _late_s(live.problem)
+    )
+
+
+def _late_s(problem: Problem) -> float:
+    """Since when pods of a group that are not made lack room: they take a moment, and room may yet come."""
+    return problem.fatal_at_s - PODS_GRACE_S
 
 
 def missing(endpoint: EndpointView) -> str:
@@ -258,8 +266,8 @@ def _alarms(
         live = revisions.get(entry.name)
         if entry.phase is Phase.STARTING:
             yield entry.since_s + endpoint.start_timeout_s
-            if live and live.problem and live.problem.fatal_at_s > now_s:
-                yield live.problem.fatal_at_s
+            if live and live.problem:
+                yield from (at_s for at_s in (_late_s(live.problem), live.problem.fatal_at_s) if at_s > now_s)
         elif entry.phase is Phase.DRAINING:
             yield entry.since_s + endpoint.drain_s
         elif entry.phase is Phase.HELD:

@@ -16,7 +16,9 @@ from controllers.kube.resources import Object
 from controllers.workloads import groups, leads, pods_each
 
 UNSCHEDULABLE = "Unschedulable"
+PODS_MISSING = "PodsMissing"
 PULL_GRACE_S = 30.0
+PODS_GRACE_S = 30.0
 MESSAGE_MAX = 500
 _FIRST_MADE_S = 10.0
 
@@ -50,13 +52,13 @@ def _of_groups(pods: list[Object], workload: Object, patience_s: float) -> Itera
     """What no pod of its own tells: that others of its group were not made, and that it crashed and is gone for it."""
     made_s, size = _made_s(workload), pods_each(workload)
     if not pods:
-        yield Problem(UNSCHEDULABLE, _NONE_MADE, made_s + patience_s)
+        yield Problem(PODS_MISSING, _NONE_MADE, made_s + patience_s)
     led = [group for group in groups(pods).values() if any(map(leads, group))]  # others are what is left of a replica
     for group in led:
         leader = next((pod for pod in group if leads(pod) and at(pod, "metadata", "deletionTimestamp") is None), None)
         if leader is not None and len(group) < size:
             few = f"{len(group)} of {size} pods of {at(leader, 'metadata', 'name')} were made so far: {_REFUSED}"
-            yield Problem(UNSCHEDULABLE, few, _made_s(leader) + PULL_GRACE_S)
+            yield Problem(PODS_MISSING, few, _made_s(leader) + 2 * PODS_GRACE_S)
     crashes = [(pod, where, ended) for group in led for pod in group for where, ended in _restarts(pod)]
     for pod, where, ended in sorted(
         crashes, key=lambda crash: str(crash[2].get("finishedAt"))

@@ -218,6 +218,19 @@ def test_a_held_one_gives_way_where_the_successor_finds_no_room() -> None:
     assert removed(after(endpoint, live(A), live(B), live(C, 0, 2))[1]) == set()
 
 
+def test_a_held_one_gives_way_to_a_group_whose_pods_should_be_there_before_that_has_failed() -> None:
+    missing = Problem("PodsMissing", "1 of 2 pods", NOW_S + 60)
+    entries = (entry(A, Phase.HELD), entry(B, Phase.SERVING), entry(C, Phase.STARTING))
+    endpoint = serving_a(C, traffic=B, routed=B, entries=entries)
+    revisions = (live(A), live(B), live(C, 0, 2, missing))
+    _, begun = after(endpoint, *revisions)
+    assert (removed(begun), begun.wake_at_s) == (set(), NOW_S + 30)
+    late, plan = after(endpoint, *revisions, now_s=NOW_S + 30)
+    assert (removed(plan), phases(late)[C]) == ({A}, Phase.STARTING)
+    failed, _ = after(endpoint, *revisions, now_s=NOW_S + 60)
+    assert phases(failed)[C] is Phase.FAILED
+
+
 BROKEN = Problem("ModelLoadFailed", "no module named 'lightgbm'", NOW_S - 1)
 
 

@@ -168,8 +168,8 @@ RUNNING: Object = {"state": {"running": {}}}
             "pod iris-a-0-1, container server: no GPU",
             0.0,
         ),
-        ([member(0, RUNNING, born_s=40)], "Unschedulable", "1 of 2 pods of iris-a-0 were made so far", 70.0),
-        ([], "Unschedulable", "no pod was made", PATIENCE_S),
+        ([member(0, RUNNING, born_s=40)], "PodsMissing", "1 of 2 pods of iris-a-0 were made so far", 100.0),
+        ([], "PodsMissing", "no pod was made", PATIENCE_S),
     ],
     ids=["a worker's image", "first crash", "second crash", "the cause of two", "a refused worker", "none made"],
 )
