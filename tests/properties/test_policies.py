@@ -12,11 +12,13 @@ from policies.operations import judge, refused
 from policies.rules import check_stack
 
 KINDS = ["Pod", "Deployment", "Job", "CronJob", "ModelEndpoint", "Service", "ClusterRole", "RoleBinding", "Namespace"]
+KINDS += ["LeaderWorkerSet"]
 KEYS = st.sampled_from(
     [
         *("metadata", "name", "namespace", "spec", "template", "podTemplate", "containers", "initContainers", "env"),
         *("securityContext", "resources", "limits", "lifecycle", "preStop", "sleep", "seconds", "volumes", "hostPath"),
         *("rules", "verbs", "roleRef", "subjects", "type", "replicas", "concurrency", "min", "max", "routing", "items"),
+        *("leaderWorkerTemplate", "leaderTemplate", "workerTemplate"),
     ]
 )
 LEAVES = st.none() | st.booleans() | st.floats() | st.text(max_size=6) | st.just(UNKNOWN)
@@ -36,7 +38,7 @@ def test_any_objects_get_verdicts(objects: list[tuple[Any, dict[str, Any]]]) -> 
 
 
 @WITHOUT_DEADLINE
-@given(st.sampled_from(["Pod", "Deployment", "Job", "ModelEndpoint"]), VALUES)
+@given(st.sampled_from(["Pod", "Deployment", "Job", "LeaderWorkerSet", "ModelEndpoint"]), VALUES)
 def test_a_pod_of_which_nothing_right_is_known_never_passes(kind: str, spec: Any) -> None:
     resource = Declared(f"kubernetes:x/v1:{kind}", "x", {"kind": kind, "metadata": {"name": "x"}, "spec": spec})
     assert check_stack([resource])
