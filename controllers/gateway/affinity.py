@@ -58,7 +58,7 @@ local function key_of(txn)
   end
 end
 
--- What each server holds and may hold now. Returns what all hold, what those hold that take more, and their shares.
+-- What each server holds now. Returns what all hold, what those hold that take more, and the sum of their shares.
 local function look(servers)
   local held, flight, shares = 0, 0, 0
   for _, each in ipairs(servers) do
@@ -66,7 +66,7 @@ local function look(servers)
     each.takes = each.holds and not each.server:is_draining()
     held = held + (each.holds or 0)
     if each.takes then
-      each.limit, each.share = each.server:get_maxconn(), each.server:get_weight()
+      each.share = each.server:get_weight()
       flight, shares = flight + each.holds, shares + each.share
     end
   end
@@ -83,9 +83,10 @@ core.register_fetches("{FETCH}", function(txn)
   local bound = LOAD_FACTOR * (flight + 1) / shares
   local preferred, highest = "", math.mininteger
   for _, each in ipairs(kept[backend]) do
-    local fits = each.takes and each.holds < math.ceil(bound * each.share) and each.holds + between < each.limit
-    local score = fits and txn.c:xxh64(each.name, key)
-    if score and score >= highest then preferred, highest = each.name, score end
+    local score = each.takes and each.holds < bound * each.share and txn.c:xxh64(each.name, key)
+    if score and score >= highest and each.holds + between < each.server:get_maxconn() then
+      preferred, highest = each.name, score
+    end
   end
   return preferred
 end)
