@@ -1,6 +1,6 @@
 """Replicas over two pods, groups of LeaderWorkerSet's real controller: up, asked, scaled, broken, replaced, removed.
 
-The server is a stub that needs to be told its place in its group; the real vLLM is in `test_engines_groups.py`.
+The server is a stub that needs to be told its place in its group; the real vLLM is in `test_engines_cluster.py`.
 """
 
 from __future__ import annotations
@@ -52,11 +52,7 @@ def pod_spec(image: str, version: str) -> Object:
         "name": "server",
         "image": image,
         "command": ["python", "-c", SERVER],
-        "env": [
-            {"name": "NODES", "value": "2"},
-            {"name": "VERSION", "value": version},
-            {"name": "LINGER_S", "value": str(LEAVE_S + 2)},
-        ],
+        "env": [{"name": "NODES", "value": "2"}, {"name": "VERSION", "value": version}],
         "ports": [{"name": "http", "containerPort": 8080, "protocol": "TCP"}],
         "resources": {"requests": {"cpu": "20m", "memory": "32Mi"}, "limits": {"cpu": "1", "memory": "128Mi"}},
         "lifecycle": {"preStop": {"sleep": {"seconds": LEAVE_S}}},
