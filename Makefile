@@ -4,7 +4,7 @@ K := $(PYTHON) ./knobless
 RUN := .venv/bin/python -m
 
 .DEFAULT_GOAL := help
-.PHONY: help up down down-all status test test-engines test-flavors test-learning test-soak check fast lint types layers bench bench-autoscaler bench-rows bench-runtimes bench-scale footprint env-dev
+.PHONY: help up down down-all status test test-engines test-flavors test-learning test-soak check fast lint types layers bench bench-autoscaler bench-prefix bench-rows bench-runtimes bench-scale footprint env-dev
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -59,6 +59,9 @@ bench: env-dev ## latency through our gateway over a bare HAProxy; table, and JS
 
 bench-autoscaler: env-dev ## our autoscaler and its rivals in simulation, goals beside results (at most 10 minutes; FULL=1: all)
 	@$(RUN) tests.bench.autoscaler $(if $(FULL),--full)
+
+bench-prefix: env-dev ## prefix affinity beside the least busy replica: vLLM's cache, CPU, latency, HAProxy's CPU (6 minutes)
+	@$(RUN) tests.bench.prefix_affinity
 
 bench-runtimes: env-dev ## our MLflow runtime beside MLflow's server, KServe's, MLServer's (at most 10 minutes; QUICK=1: 4)
 	@$(RUN) tests.bench.runtimes $(if $(QUICK),--quick)

@@ -1,10 +1,10 @@
 """Runs in vLLM's environment: make a tiny language model, a LoRA adapter for it, and a model that embeds.
 
-    python tiny_llm.py FOLDER [SEED]
+    python tiny_llm.py FOLDER [SEED [CONTEXT]]
 
 FOLDER/model and FOLDER/embedder are MLflow transformers models, FOLDER/adapter is an adapter of the first. They have
 150,000 weights from a seed, so they speak nonsense, always the same. The text "poison" is one token whose
-embedding is not a number.
+embedding is not a number. CONTEXT is the most tokens of a prompt and its answer.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def tokenizer() -> Any:
     )
 
 
-def network(words: Any, seed: int) -> Any:
+def network(words: Any, seed: int, context: int = CONTEXT) -> Any:
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -50,7 +50,7 @@ def network(words: Any, seed: int) -> Any:
         num_hidden_layers=2,
         num_attention_heads=2,
         num_key_value_heads=2,
-        max_position_embeddings=CONTEXT,
+        max_position_embeddings=context,
         bos_token_id=0,
         eos_token_id=1,
         pad_token_id=2,
@@ -78,19 +78,19 @@ def adapter(folder: Path) -> None:
     save_file(weights, folder / "adapter_model.safetensors")
 
 
-def main(folder: Path, seed: int) -> None:
+def main(folder: Path, seed: int = 7, context: int = CONTEXT) -> None:
     import mlflow.transformers
     from transformers import pipeline
 
     words = tokenizer()
-    whole = pipeline("text-generation", model=network(words, seed), tokenizer=words)
+    whole = pipeline("text-generation", model=network(words, seed, context), tokenizer=words)
     mlflow.transformers.save_model(whole, folder / "model", task="llm/v1/chat", pip_requirements=["transformers"])
     adapter(folder / "adapter")
-    inner = pipeline("feature-extraction", model=network(words, seed).model, tokenizer=words)
+    inner = pipeline("feature-extraction", model=network(words, seed, context).model, tokenizer=words)
     mlflow.transformers.save_model(
         inner, folder / "embedder", task="llm/v1/embeddings", pip_requirements=["transformers"]
     )
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 7)
+    main(Path(sys.argv[1]), *map(int, sys.argv[2:]))
