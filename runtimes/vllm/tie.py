@@ -23,7 +23,7 @@ PORT = 29400
 BEAT_S = 0.5
 SILENT_S = 10.0  # a node that is lost closes no connection
 _AGAIN_S = 0.5
-_HELLO_S = 5.0
+_HELLO_S = 10.0
 _MOST_LINE_BYTES = 4096
 _GOODBYE = "goodbye"
 _log = logging.getLogger("runtimes.vllm.tie")
@@ -67,25 +67,23 @@ class Leader:
         task.add_done_callback(lambda _: writer.close())
 
     async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        index = await self._greeted(reader, writer)
+        index = await self._greeted(reader)
         if index is None:
             return
         self._here[index] = writer
+        await _say(writer, _hello(index, self._place.size))
         _log.info("a node of this replica is here", extra={"node": index, "missing": sorted(self.missing())})
         why = await _until_the_end(reader, writer)
         if not self.lost.done():
             self.lost.set_result(f"node {index} of this replica {why or 'is gone'}")
 
-    async def _greeted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int | None:
+    async def _greeted(self, reader: asyncio.StreamReader) -> int | None:
         """The index of a worker of this group; None for anybody else."""
         hello = b""
         with contextlib.suppress(OSError, TimeoutError, ValueError):
             hello = await asyncio.wait_for(reader.readline(), _HELLO_S)
-        for index in self.missing():
-            if hello == _hello(index, self._place.size):
-                await _say(writer, hello.decode().strip())
-                return index
-        return None
+        said = hello.decode(errors="replace").strip()
+        return next((index for index in self.missing() if said == _hello(index, self._place.size)), None)
 
 
 class Worker:
@@ -124,14 +122,14 @@ async def tied(place: Place, port: int = PORT) -> Worker:
 
 async def _known(place: Place, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
     """Whether the leader repeats who this is; the connection is closed where it does not."""
-    hello, answer = _hello(place.index, place.size), b""
+    hello, repeats = _hello(place.index, place.size), False
     try:
-        writer.write(hello)
-        answer = await reader.readline()
+        await _say(writer, hello)
+        repeats = (await reader.readline()).decode(errors="replace").strip() == hello
     finally:
-        if answer != hello:
+        if not repeats:
             writer.close()
-    return answer == hello
+    return repeats
 
 
 async def _until_the_end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
@@ -163,5 +161,5 @@ async def _say(writer: asyncio.StreamWriter, line: str) -> None:
         await writer.drain()
 
 
-def _hello(index: int, size: int) -> bytes:
-    return b"%d of %d\n" % (index, size)
+def _hello(index: int, size: int) -> str:
+    return f"{index} of {size}"
