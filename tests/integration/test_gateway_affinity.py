@@ -276,6 +276,7 @@ async def test_around_saturation_no_request_waits_for_one_pod_and_every_limit_is
 
     await asyncio.gather(*(client(number) for number in range(clients)))
     assert max(pod.peak for pod in pods) <= 2
+    assert clients < 7 or min(pod.peak for pod in pods) == 2
     assert sum(pod.served for pod in pods) == 150 * clients
     assert await waited_at_a_server(running) == 0
 
