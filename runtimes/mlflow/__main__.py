@@ -9,6 +9,7 @@ import logging
 import sys
 
 from runtimes import jsonlog
+from runtimes.mlflow.launch import first
 from runtimes.mlflow.settings import parse_settings
 from runtimes.termination import EXIT_FAILED, reason_of, write_reason
 
@@ -16,12 +17,13 @@ from runtimes.termination import EXIT_FAILED, reason_of, write_reason
 def main() -> int:
     settings = parse_settings()
     jsonlog.configure()
+    begun = first(settings)  # it imports for longer than we do
     try:
         # Both need packages of the front's environment, whose absence is a reason too.
         from runtimes.interface.serving import run
         from runtimes.mlflow.engine import MlflowEngine
 
-        return run(settings, lambda metrics: MlflowEngine(settings, metrics))
+        return run(settings, lambda metrics: MlflowEngine(settings, metrics, begun))
     except (ImportError, OSError, RuntimeError) as error:
         logging.getLogger("runtimes.mlflow").exception("the server can't run")
         write_reason(reason_of(error))

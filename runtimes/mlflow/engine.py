@@ -21,6 +21,7 @@ from runtimes.mlflow.answers import Result, encode_mlflow
 from runtimes.mlflow.bodies import SPOKEN
 from runtimes.mlflow.errors import RefusedError
 from runtimes.mlflow.fleet import Fleet
+from runtimes.mlflow.launch import Launched, usable
 from runtimes.mlflow.line import LineFullError
 from runtimes.mlflow.metrics import Metrics
 from runtimes.mlflow.pieces import Pieces
@@ -30,7 +31,6 @@ from runtimes.mlflow.predictor import Loaded
 from runtimes.mlflow.settings import Settings
 from runtimes.mlflow.signature import parse_signature
 from runtimes.protocols import v2, v2_answer
-from runtimes.quota import cpu, cpu_quota, own_affinity
 
 _EMPTY = b'{"predictions":[]}'
 _DONE = b"data: [DONE]\n\n"
@@ -40,10 +40,10 @@ _SPOKEN = tuple(f'"{key}"'.encode() for key in SPOKEN)
 class MlflowEngine:
     """One model in predictor processes of its own environment."""
 
-    def __init__(self, settings: Settings, metrics: interface.Metrics) -> None:
+    def __init__(self, settings: Settings, metrics: interface.Metrics, first: Launched | None = None) -> None:
         self._settings = settings
         own = Metrics(metrics)
-        fleet = Fleet(settings, cpu(settings.predictors, cpu_quota(), own_affinity()), own, self._example)
+        fleet = Fleet(settings, usable(settings), own, self._example, first)
         self._fleet = fleet
         self._pool = Pool(fleet, settings.deadline_s, settings.max_in_flight, own)
         self._plan: Plan | None = None

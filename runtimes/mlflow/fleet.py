@@ -12,18 +12,19 @@ import logging
 import os
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from runtimes.mlflow import batch, twins
+from runtimes.mlflow import batch, launch, twins
 from runtimes.mlflow.batch import Job
 from runtimes.mlflow.errors import RefusedError
 from runtimes.mlflow.frames import Kind
+from runtimes.mlflow.launch import Launched, LoadFailedError
 from runtimes.mlflow.metrics import Metrics
 from runtimes.mlflow.pieces import PredictorDiedError
 from runtimes.mlflow.plan import Work
-from runtimes.mlflow.predictor import Loaded, LoadFailedError, NoTwinError, Predictor
+from runtimes.mlflow.predictor import Loaded, NoTwinError, Predictor
 from runtimes.mlflow.settings import Settings
-from runtimes.quota import THREAD_VARIABLES, Cpu
+from runtimes.quota import Cpu
 
 _MOST_FAILED_LOADS = 3  # in a row, once the model had loaded before
 _WARM_UPS, _WARM_UP_S = 10, 2.0
@@ -32,14 +33,22 @@ _log = logging.getLogger("runtimes.mlflow.fleet")
 
 
 class Fleet:
-    """``cpu.predictors`` processes with one model each."""
+    """``cpu.predictors`` processes with one model each; the first may have begun already."""
 
-    def __init__(self, settings: Settings, cpu: Cpu, metrics: Metrics, read: Callable[[Loaded, bytes], Work]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        cpu: Cpu,
+        metrics: Metrics,
+        read: Callable[[Loaded, bytes], Work],
+        first: Launched | None = None,
+    ) -> None:
         self._settings = settings
         self._cpu = cpu
         self._metrics = metrics
         self._read = read  # the model's own example, as a request
-        self._environment = predictor_environment(os.environ, cpu.threads)
+        self._environment = launch.predictor_environment(os.environ, cpu.threads)
+        self._launched = first
         self._live: set[Predictor] = set()
         self._all: set[Predictor] = set()
         self._keepers: list[asyncio.Task[None]] = []
@@ -141,10 +150,8 @@ class Fleet:
 
     async def _load(self) -> Predictor:
         """A predictor with the model in memory that has answered on the model's own example."""
-        settings = self._settings
-        predictor = await Predictor.start(
-            settings.model_python, settings.model, self._environment, settings.max_in_flight, self._gone
-        )
+        launched, self._launched = self._launched, None
+        predictor = Predictor.of(launched or launch.launch(self._settings, self._environment), self._gone)
         await self._tested(predictor)
         about = predictor.loaded.result().head
         together = "in batches" if about["row_wise"] else "one request at a time"
@@ -218,20 +225,6 @@ class Fleet:
     def _fail(self, reason: str) -> None:
         if not self.failed.done():
             self.failed.set_result(reason)
-
-
-def predictor_environment(own: Mapping[str, str], threads: int) -> dict[str, str]:
-    """A predictor's environment: ours, its numeric threads within the quota, and nobody phones home."""
-    quiet = {
-        "MLFLOW_CONFIGURE_LOGGING": "false",
-        "MLFLOW_DISABLE_TELEMETRY": "true",
-        "DO_NOT_TRACK": "true",
-        "ORT_DISABLE_TELEMETRY": "1",
-        "PYTHONSAFEPATH": "1",  # the working directory holds nothing of the model's
-        "PYTHONUNBUFFERED": "1",
-    }
-    limits = dict.fromkeys(THREAD_VARIABLES, str(threads))
-    return {**limits, **own, **quiet, "KNOBLESS_FRONT_PID": str(os.getpid())}
 
 
 def _death(status: int | None) -> str:

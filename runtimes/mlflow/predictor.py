@@ -1,8 +1,8 @@
 """One predictor process, seen from the front.
 
-Owns its start, its end and the calls that it runs; leaves the socket to channel and which call it gets to the pool. One
-idea: a call has exactly one outcome, whatever happens to the process, and a call that nobody waits for any more still
-holds its slot until the process is done with it.
+Owns the calls that it runs and its end; leaves its start to launch, the socket to channel and which call it gets to the
+pool. One idea: a call has exactly one outcome, whatever happens to the process, and a call that nobody waits for any
+more still holds its slot until the process is done with it.
 """
 
 from __future__ import annotations
@@ -11,25 +11,20 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
-import sys
-from collections.abc import Callable, Mapping, Sequence
+import subprocess
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from runtimes.mlflow import twins
 from runtimes.mlflow.channel import Channel
 from runtimes.mlflow.frames import Frame, Head, Kind
+from runtimes.mlflow.launch import Launched, LoadFailedError, sockets
 from runtimes.mlflow.layout import Buffer
 from runtimes.mlflow.pieces import Done, Outcome, Pieces, PredictorDiedError
 
 _EXIT_WAIT_S = 5.0
 _MOST_CALLS = 0xFFFFFFFF  # the number of a call has 32 bits; the first is long over when it comes round
-
-
-class LoadFailedError(Exception):
-    """The model can't be loaded; the text is one line for whoever runs the endpoint."""
 
 
 class NoTwinError(LoadFailedError):
@@ -60,7 +55,8 @@ class Predictor:
         self.slots = 1
         self.stuck = 0  # of the calls that it runs: beyond the deadline, and nothing can stop them
         self._on_gone = on_gone
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._exit: asyncio.Future[int] | None = None
         self._twin: int | None = None  # the pid of one that no process was started for
         self._channel: Channel | None = None
         self._calls: dict[int, Done] = {}
@@ -69,35 +65,18 @@ class Predictor:
         self._loop = loop
 
     @classmethod
-    async def start(
-        cls,
-        python: Path,
-        model: Path,
-        environment: Mapping[str, str],
-        slots: int,
-        on_gone: Callable[[Predictor], None],
-    ) -> Predictor:
-        """Start the process; ``loaded`` says later whether the model is in memory."""
+    def of(cls, launched: Launched, on_gone: Callable[[Predictor], None]) -> Predictor:
+        """The one that runs in this process; ``loaded`` says later whether the model is in memory."""
         predictor = cls(on_gone)
-        ours, theirs = _sockets()
-        with theirs:
-            predictor._channel = Channel(ours, predictor._received, predictor._lost)
-            try:
-                predictor._process = await asyncio.create_subprocess_exec(
-                    str(python), "-m", "runtimes.mlflow.worker", str(theirs.fileno()), str(model), str(slots),
-                    env=dict(environment), pass_fds=(theirs.fileno(),), stdin=asyncio.subprocess.DEVNULL,
-                    stdout=sys.stderr.fileno(), start_new_session=True,
-                )  # fmt: skip
-            except OSError as error:
-                predictor._channel.close()
-                raise LoadFailedError(f"{python} can't be started: {error.strerror}") from None
+        predictor._process = launched.process
+        predictor._channel = Channel(launched.sock, predictor._received, predictor._lost)
         return predictor
 
     @classmethod
     def twin_of(cls, template: Predictor, on_gone: Callable[[Predictor], None]) -> Predictor:
         """A copy of a process that has loaded the model and runs no calls; ``loaded`` says later that it is there."""
         predictor = cls(on_gone)
-        ours, theirs = _sockets()
+        ours, theirs = sockets()
         predictor._channel = Channel(ours, predictor._received, predictor._lost)
         if template._channel is not None:
             template._channel.send(Kind.TWIN, 0, {}, fd=theirs.detach())
@@ -151,7 +130,7 @@ class Predictor:
     def kill(self, cause: str) -> None:
         """End the process and everything it started, at once."""
         self.killed_for = self.killed_for or cause
-        running = self._process.returncode is None if self._process else not self.gone.done()
+        running = self._process.poll() is None if self._process else not self.gone.done()
         if self.pid is not None and running:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
@@ -162,12 +141,12 @@ class Predictor:
         """The exit status of the process once it is gone."""
         if self._twin is not None:
             return await self._twin_ended(self._twin)
-        if self._process is None:
+        if self._exit is None:
             return None
         with contextlib.suppress(TimeoutError):
-            return await asyncio.wait_for(self._process.wait(), _EXIT_WAIT_S)
+            return await asyncio.wait_for(asyncio.shield(self._exit), _EXIT_WAIT_S)
         self.kill("did not exit")
-        return await self._process.wait()
+        return await asyncio.shield(self._exit)
 
     async def _twin_ended(self, pid: int) -> int | None:
         try:
@@ -226,6 +205,8 @@ class Predictor:
         cause = self.killed_for or "died"
         if not self.gone.done():
             self.gone.set_result(cause)
+        if self._process is not None:  # collected, whether anybody asks for its status or not
+            self._exit = self._loop.run_in_executor(None, self._process.wait)
         died = PredictorDiedError(cause)
         if not self.loaded.done():
             self.loaded.set_exception(died)
@@ -234,10 +215,3 @@ class Predictor:
         calls, self._calls = self._calls, {}
         for done in calls.values():
             done(died)
-
-
-def _sockets() -> tuple[socket.socket, socket.socket]:
-    try:
-        return socket.socketpair()
-    except OSError as error:
-        raise LoadFailedError(f"there is no socket for a predictor: {error.strerror}") from None

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import importlib
 import logging
 import os
+import re
 import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -145,14 +147,25 @@ class Worker:
 
 
 def _load(folder: Path) -> LoadedModel:
-    # MLflow's import makes 200,000 objects that stay; every collection meanwhile and later would look at all of them.
+    # These imports make 200,000 objects that stay; every collection meanwhile and later would look at all of them.
     gc.disable()
     try:
+        if _written_by_skops(folder):
+            # It looks for 800 names in every module that there is, and MLflow's are two thirds of them.
+            importlib.import_module("skops.io")
         from runtimes.mlflow.model import LoadedModel
     finally:
         gc.freeze()
         gc.enable()
     return LoadedModel(folder)
+
+
+def _written_by_skops(folder: Path) -> bool:
+    try:
+        written = (folder / "MLmodel").read_bytes()
+    except OSError:
+        return False  # MLflow says what is wrong with it
+    return re.search(rb"^\s*serialization_format: skops$", written, re.MULTILINE) is not None
 
 
 def _is_mlflow(logger: str) -> bool:

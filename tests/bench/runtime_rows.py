@@ -24,7 +24,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from runtimes.mlflow.fleet import predictor_environment
+from runtimes.mlflow.launch import predictor_environment
 from runtimes.quota import cpu, own_affinity
 from tests.bench import interface_cost
 from tests.bench.autoscaler.report import table

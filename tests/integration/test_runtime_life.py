@@ -6,14 +6,26 @@ import asyncio
 import http.client
 import json
 import os
+import re
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.runtime_process import JSON, Answer, Connection, Runtime, serve, until
+from tests.integration.runtime_process import (
+    JSON,
+    Answer,
+    Connection,
+    Runtime,
+    comm,
+    model_python,
+    models,
+    serve,
+    until,
+)
 
 pytestmark = pytest.mark.process
 
@@ -91,6 +103,31 @@ def test_a_python_that_is_not_there_is_told_as_that(tmp_path: Path) -> None:
     with serve("iris", tmp_path, "--predictors", "1", "--model-python", "/nowhere/python") as runtime:
         assert runtime.process.wait(60) == 3
         assert "/nowhere/python can't be started: No such file or directory" in runtime.reason
+
+
+def test_a_front_that_can_not_listen_takes_the_predictor_that_it_began_with_along(tmp_path: Path) -> None:
+    begun, python = tmp_path / "begun", tmp_path / "python"
+    python.write_text(f'#!/bin/sh\necho $$ > {begun}\nexec {model_python()} "$@"\n')
+    python.chmod(0o755)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        flags = ("--predictors", "1", "--model-python", str(python), "--port", str(taken.getsockname()[1]))
+        with serve("iris", tmp_path / "served", *flags) as runtime:
+            assert runtime.process.wait(60) == 3
+            assert "ddress already in use" in runtime.reason
+    until(begun.exists, "a predictor that has begun")
+    until(lambda: comm(int(begun.read_text())) == "", "its end")
+
+
+def test_what_a_model_was_written_with_is_imported_before_mlflow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """skops looks for 800 names in every module that there is: after MLflow that takes a quarter of a second more."""
+    assert "serialization_format: skops" in (models() / "iris" / "MLmodel").read_text()
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
+    with serve("iris", tmp_path, "--predictors", "1") as runtime:
+        runtime.wait_ready()
+        imported = re.findall(r"^import time:.*\| +(\S+)$", (runtime.folder / "log").read_text(), re.MULTILINE)
+        assert imported.index("skops.io._persist") < imported.index("mlflow.version")
 
 
 @pytest.mark.case("runtimes-F1", "runtimes-F2")

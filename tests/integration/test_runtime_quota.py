@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.process, pytest.mark.skipif(os.geteuid() != 0, reason=
 
 TELL = """
 import json, os
-from runtimes.mlflow.fleet import predictor_environment
+from runtimes.mlflow.launch import predictor_environment
 from runtimes.quota import cpu, cpu_quota, own_affinity
 found = cpu(None, cpu_quota(), own_affinity())
 threads = predictor_environment(os.environ, found.threads)["OMP_NUM_THREADS"]

@@ -19,7 +19,7 @@ from runtimes.interface.media import Media, parse_media, wanted_form
 from runtimes.interface.requests import request_id as kept_request_id
 from runtimes.interface.serving import listener
 from runtimes.jsonlog import JsonFormatter, request_id
-from runtimes.mlflow.fleet import predictor_environment
+from runtimes.mlflow.launch import predictor_environment
 from runtimes.mlflow.settings import parse_settings
 from runtimes.quota import cpu, cpu_quota, memory_limit
 from runtimes.termination import one_line, reason_of, write_reason

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -61,6 +62,14 @@ def test_the_worker_itself_starts_on_the_standard_library_alone() -> None:
     tree = ast.parse((ROOT / "runtimes" / "mlflow" / "worker.py").read_text())
     at_start = {node.module for node in tree.body if isinstance(node, ast.ImportFrom) and node.module}
     assert all(not reached(name)[1] for name in at_start if name.startswith("runtimes."))
+
+
+def test_the_front_starts_a_predictor_before_it_has_imported_what_it_serves_with() -> None:
+    tell = "import sys, runtimes.mlflow.__main__; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", tell], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "runtimes.mlflow.launch" in loaded
+    assert not {"asyncio", "uvloop", "uvicorn", "orjson", "prometheus_client", "runtimes.mlflow.engine"} & loaded
 
 
 @pytest.mark.parametrize("runtime", ["mlflow", "triton"])

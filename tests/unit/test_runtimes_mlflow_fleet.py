@@ -15,8 +15,9 @@ import pytest
 from runtimes.interface import metrics as interface
 from runtimes.mlflow import twins
 from runtimes.mlflow.fleet import Fleet
+from runtimes.mlflow.launch import LoadFailedError, launch
 from runtimes.mlflow.metrics import Metrics
-from runtimes.mlflow.predictor import LoadFailedError, NoTwinError, Predictor
+from runtimes.mlflow.predictor import NoTwinError, Predictor
 from runtimes.mlflow.settings import Settings
 from runtimes.quota import Cpu
 
@@ -86,6 +87,6 @@ async def test_a_predictor_that_gets_no_socket_is_a_failed_load_with_a_reason() 
     template = Predictor(gone)
     with no_more_files():
         with pytest.raises(LoadFailedError, match="Too many open files"):
-            await Predictor.start(Path("python"), Path("model"), {}, 1, gone)
+            launch(Settings(model=Path("model"), model_python=Path("python")), {})
         with pytest.raises(LoadFailedError, match="Too many open files"):
             Predictor.twin_of(template, gone)

@@ -5,10 +5,24 @@ python ours.py constant PORT                    the same interface and hooks bef
 python ours.py silent PORT                      that without hooks and without metrics
 """
 
-import asyncio
+# ruff: noqa: E402
 import sys
-from collections import deque
 from pathlib import Path
+
+from runtimes.mlflow import launch
+from runtimes.mlflow import settings as mlflow
+
+
+def of_model(port: str, model: str, python: str) -> mlflow.Settings:
+    own = {"host": "127.0.0.1", "port": int(port), "predictors": 1}
+    return mlflow.Settings(model=Path(model), model_python=Path(python), **own)
+
+
+# As in the runtime's own entrance: the predictor begins before all that the front imports.
+BEGUN = launch.first(of_model(*sys.argv[2:])) if sys.argv[1:2] == ["model"] else None
+
+import asyncio
+from collections import deque
 
 import orjson
 
@@ -17,7 +31,6 @@ from runtimes.interface.engine import About, Call, Reply
 from runtimes.interface.hooks import Record
 from runtimes.interface.metrics import Metrics
 from runtimes.interface.settings import Settings
-from runtimes.mlflow import settings as mlflow
 from runtimes.mlflow.engine import MlflowEngine
 
 SAMPLED_ONE_IN = 100
@@ -84,12 +97,11 @@ class Payloads:
         self._kept.append(orjson.dumps(row))
 
 
-def main(which: str, port: int, *model: str) -> int:
-    place = Settings(host="127.0.0.1", port=port)
+def main(which: str, port: str, *model: str) -> int:
     if which == "model":
-        folder, python = map(Path, model)
-        own = mlflow.Settings(host="127.0.0.1", port=port, model=folder, model_python=python, predictors=1)
-        return serving.run(own, lambda metrics: MlflowEngine(own, metrics), [Trace(), Payloads()])
+        own = of_model(port, *model)
+        return serving.run(own, lambda metrics: MlflowEngine(own, metrics, BEGUN), [Trace(), Payloads()])
+    place = Settings(host="127.0.0.1", port=int(port))
     if which == "constant":
         return serving.run(place, lambda _: Constant(), [Trace(), Payloads()])
     Metrics.count = lambda *_: None  # type: ignore[method-assign]
@@ -97,4 +109,4 @@ def main(which: str, port: int, *model: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:]))
+    sys.exit(main(*sys.argv[1:]))
