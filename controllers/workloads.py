@@ -32,8 +32,8 @@ def pods_each(workload: Object) -> int:
 
 def group_of(pod: Object) -> str | None:
     """The number of the pod's group, None for a pod of its own."""
-    found = mapping(pod, "metadata", "labels").get(names.LABEL_GROUP_INDEX)
-    return str(found) if found is not None else None
+    found = str(at(pod, "metadata", "labels", names.LABEL_GROUP_INDEX))
+    return found if found.isdecimal() else None
 
 
 def leads(pod: Object) -> bool:

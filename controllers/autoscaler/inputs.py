@@ -16,7 +16,7 @@ from controllers.autoscaler.starts import Past, starts_of
 from controllers.autoscaler.vertical.signals import Signals
 from controllers.autoscaler.vertical.thresholds import mean_of
 from controllers.autoscaler.view import Endpoint, Limit, revisions_of
-from controllers.kube.fields import key_of
+from controllers.kube.fields import key_of, number
 from controllers.kube.resources import Object
 
 
@@ -46,7 +46,8 @@ def prior_of(remembered: Remembered, pods: Iterable[Signals]) -> Prior | None:
 def inputs_of(seen: Seen, settings: Settings, now_s: float, wall_s: float) -> tuple[Inputs, Past]:
     """The cycle's inputs, and what is to be remembered of the pods' starts by now."""
     endpoint = seen.endpoint
-    starts, past = starts_of(seen.pods, seen.past)
+    replicas = {key_of(workload)[1]: number(workload, "spec", "replicas") for workload in seen.workloads}
+    starts, past = starts_of(seen.pods, seen.past, replicas)
     revisions = revisions_of(endpoint, seen.workloads, settings.utilization, starts, seen.limits)
     concurrency = (endpoint.concurrency_min, endpoint.concurrency_max)
     observation = observation_of(seen.samples, revisions, concurrency, settings, now_s, seen.prior)

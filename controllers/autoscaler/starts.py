@@ -45,20 +45,27 @@ class Past:
     failed: frozenset[Group] = frozenset()
 
 
-def starts_of(pods: Iterable[Object], past: Past) -> tuple[dict[str, Starts], Past]:
-    """By revision; and the past from now on."""
-    pods = list(pods)
+def starts_of(
+    pods: Iterable[Object], past: Past, replicas: Mapping[str, int] | None = None
+) -> tuple[dict[str, Starts], Past]:
+    """By revision; and the past from now on. `replicas`: what each revision is asked for, which its groups are numbered
+    by: one that failed is a failed start of it while it is wanted, also for the moment in which it has no pod."""
+    pods, wanted = list(pods), replicas or {}
     leaders = [pod for pod in pods if leads(pod)]
     started = frozenset(uid for pod in leaders if (uid := pod["metadata"]["uid"]) in past.started or _is_ready(pod))
-    now = Past(started, _failed(pods, started, past.failed))
-    found: dict[str, list[Object]] = defaultdict(list)
+    failed = frozenset(
+        (revision, group)
+        for revision, group in _failed(pods, started, past.failed)
+        if int(group) < wanted.get(revision, 0)
+    )
+    found: dict[str, list[Object]] = defaultdict(list, {revision: [] for revision, _ in failed})
     for pod in leaders:
         if at(pod, "metadata", "deletionTimestamp") is None and at(pod, "status", "phase") not in _OVER:
             found[_revision(pod)].append(pod)
-    return {revision: _starts(those, now) for revision, those in found.items()}, now
+    return {name: _starts(name, those, started, failed) for name, those in found.items()}, Past(started, failed)
 
 
-def _failed(pods: Iterable[Object], started: frozenset[str], before: frozenset[Group]) -> frozenset[Group]:
+def _failed(pods: Iterable[Object], started: frozenset[str], before: frozenset[Group]) -> set[Group]:
     """Asked of pods on their way out too: the crash that a group begins anew for is theirs. Workers without a leader
     are what is left of a replica that was not wanted any more."""
     groups: dict[Group, list[Object]] = defaultdict(list)
@@ -72,8 +79,7 @@ def _failed(pods: Iterable[Object], started: frozenset[str], before: frozenset[G
             failed.discard(group)
         elif of_leaders and any(_is_failing(pod, _GROUP_RESTARTS) for pod in members):
             failed.add(group)
-    revisions = {revision for revision, _ in groups}
-    return frozenset(group for group in failed if group[0] in revisions)
+    return failed
 
 
 def _revision(pod: Object) -> str:
@@ -85,18 +91,16 @@ def _group(pod: Object) -> Group | None:
     return (_revision(pod), number_of) if number_of is not None else None
 
 
-def _starts(pods: list[Object], past: Past) -> Starts:
+def _starts(revision: str, pods: list[Object], started: frozenset[str], failed: frozenset[Group]) -> Starts:
     ready = [pod for pod in pods if _is_ready(pod)]
-    failing = [
-        pod
-        for pod in pods
-        if pod["metadata"]["uid"] not in past.started and (_group(pod) in past.failed or _is_failing(pod, _RESTARTS))
-    ]
+    single = [pod for pod in pods if _group(pod) is None and pod["metadata"]["uid"] not in started]
+    failing = [pod for pod in single if _is_failing(pod, _RESTARTS)]
+    anew = [pod for pod in pods if _group(pod) in failed]
     took = [seconds_to_ready for pod in ready if (seconds_to_ready := _start_s(pod)) is not None]
     return Starts(
         ready=len(ready),
-        starting=len(pods) - len(ready) - len(failing),
-        failing=len(failing),
+        starting=len(pods) - len(ready) - len(failing) - len(anew),
+        failing=len(failing) + sum(group[0] == revision for group in failed),
         start_s=median(took) if took else None,
     )
 

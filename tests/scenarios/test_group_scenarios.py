@@ -74,8 +74,10 @@ async def test_a_worker_that_can_not_start_is_a_failed_start_with_its_reason(tro
     ready = world.condition("Ready")
     assert (ready["status"], ready["reason"]) == ("False", reason)
     assert "-1, container server" in ready["message"], "a worker's"
-    await world.run(60)
-    assert world.condition("CircuitOpen")["status"] == "True"
+    await world.until(lambda: world.condition("CircuitOpen").get("status") == "True", 60)
+    for _ in range(25):  # its pause, through a group that begins anew every few seconds
+        await world.second()
+        assert world.condition("CircuitOpen").get("status") == "True"
     assert world.gateway.routed == one
     assert unharmed(world)
 

@@ -33,7 +33,7 @@ def restarted(times: int) -> dict[str, Any]:
 
 
 def starts(*pods: Object, past: Past = Past()) -> Starts:  # noqa: B008 - it is frozen
-    return starts_of(pods, past)[0].get("iris-a", Starts())
+    return starts_of(pods, past, {"iris-a": 2})[0].get("iris-a", Starts())
 
 
 @pytest.mark.parametrize(
@@ -103,30 +103,44 @@ def test_a_group_of_pods_counts_as_one_that_its_leader_stands_for(
     assert (found.ready, found.starting, found.failing) == counts
 
 
+def after(past: Past, *pods: Object) -> tuple[Starts, Past]:
+    found, now = starts_of(pods, past, {"iris-a": 2})
+    return found.get("iris-a", Starts()), now
+
+
 def test_a_group_that_began_anew_after_a_crash_goes_on_failing_until_it_is_ready() -> None:
-    """All its pods are new ones then, and none of them knows of the crash."""
-    _, crashed = starts_of([member(0, leaving=True), member(1, leaving=True, **restarted(1))], Past())
-    anew, still = starts_of([member(0), member(1)], crashed)
-    assert anew["iris-a"].failing == 1
-    ready, past = starts_of([member(0, ready=True), member(1, ready=True)], still)
-    assert (ready["iris-a"].ready, ready["iris-a"].failing, past.failed) == (1, 0, frozenset())
+    """All its pods are new ones then, and none of them knows of the crash; for a moment there are none."""
+    _, crashed = after(Past(), member(0, leaving=True), member(1, leaving=True, **restarted(1)))
+    none, still = after(crashed)
+    assert (none.starting, none.failing) == (0, 1)
+    anew, still = after(still, member(0), member(1))
+    assert (anew.starting, anew.failing) == (0, 1)
+    ready, past = after(still, member(0, ready=True), member(1, ready=True))
+    assert (ready.ready, ready.failing, past.failed) == (1, 0, frozenset())
 
 
 def test_a_group_that_served_and_begins_anew_is_no_failed_start() -> None:
-    _, served = starts_of([member(0, ready=True), member(1, ready=True)], Past())
-    _, past = starts_of([member(0), member(1, **restarted(1))], served)
-    assert past.failed == frozenset()
+    _, served = after(Past(), member(0, ready=True), member(1, ready=True))
+    assert after(served, member(0), member(1, **restarted(1)))[1].failed == frozenset()
 
 
 def test_a_group_that_is_scaled_away_has_not_failed_though_its_worker_ends_with_the_leader() -> None:
     """A worker is told to end by its leader, and is begun anew until its own deletion comes."""
-    _, past = starts_of([member(0, ready=True), member(1, ready=True)], Past())
+    _, past = after(Past(), member(0, ready=True), member(1, ready=True))
     leaving, worker = member(0, leaving=True), member(1, **restarted(1))
     leaving["metadata"]["uid"] = member(0)["metadata"]["uid"]
     for pods in ([leaving, member(1)], [leaving, worker], [worker]):
-        _, past = starts_of(pods, past)
+        _, past = after(past, *pods)
         assert past.failed == frozenset()
 
 
 def test_a_revision_that_is_gone_has_no_past() -> None:
-    assert starts_of([], Past(failed=frozenset({("iris-a", "0")})))[1] == Past()
+    failed = Past(failed=frozenset({("iris-a", "0")}))
+    assert starts_of([], failed, {"iris-b": 2})[1] == Past()
+
+
+def test_a_group_that_is_not_wanted_any_more_is_no_failed_start() -> None:
+    _, past = after(Past(), member(0, group=1), member(1, group=1, **restarted(1)))
+    assert past.failed == {("iris-a", "1")}
+    found, now = starts_of([], past, {"iris-a": 1})
+    assert (found, now) == ({}, Past())

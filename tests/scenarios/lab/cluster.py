@@ -207,7 +207,7 @@ class Cluster:
             self._advance(pod, self.behaviours[name], place)
 
     def _fit_groups(self, workload: Object) -> None:
-        """The highest numbers go; whatever is lost of a group, all of it is made anew."""
+        """The highest numbers go; whatever is lost of a group, all of it is made anew, a second after it is gone."""
         _, name = key_of(workload)
         size, behaviour = workload["spec"]["leaderWorkerTemplate"]["size"], self.behaviours[name]
         for pod in self._of_groups(name):
@@ -217,9 +217,10 @@ class Cluster:
             members = [
                 p for p in self._of_groups(name) if p["metadata"]["labels"][names.LABEL_GROUP_INDEX] == str(group)
             ]
-            if len(members) < size or any(restarts(pod) for pod in members):
+            if any(restarts(pod) for pod in members) or 0 < len(members) < size:
                 for pod in members:
                     self.remove(PODS, key_of(pod))
+            elif not members:
                 self._make_group(workload, group, size)
         waits = replace(behaviour, trouble="silent", trouble_from=0) if behaviour.trouble else behaviour
         for pod in self._of_groups(name):
