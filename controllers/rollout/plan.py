@@ -120,7 +120,9 @@ def _advance_declared(endpoint: EndpointView, live: RevisionView | None, entry: 
     while happening := _of_declared(endpoint, live, entry, now_s):
         failed = happening is Happening.FAILED
         entry = _move(entry, happening, now_s, failure(endpoint, live, entry, now_s) if failed else None)
-    if entry.phase is Phase.FAILED and (problem := failure(endpoint, live, entry, now_s)):
+    problem = failure(endpoint, live, entry, now_s) if entry.phase is Phase.FAILED else None
+    # That its pods are missing explains no failure that had another cause: a group that failed is made anew.
+    if problem is not None and (problem.reason != PODS_MISSING or not entry.reason):
         entry = replace(entry, reason=problem.reason, message=problem.message)
     return entry
 

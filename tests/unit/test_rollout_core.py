@@ -231,6 +231,15 @@ def test_a_held_one_gives_way_to_a_group_whose_pods_should_be_there_before_that_
     assert phases(failed)[C] is Phase.FAILED
 
 
+def test_a_group_that_is_made_anew_keeps_the_reason_that_it_failed_for() -> None:
+    failed = replace(entry(B, Phase.FAILED), reason="ModelLoadFailed", message="no GPU")
+    missing = Problem("PodsMissing", "no pod", NOW_S - 60)
+    status, _ = after(serving_a(B, failed), live(A), live(B, 0, 1, missing))
+    assert verdict(status, "Ready") == (False, "ModelLoadFailed")
+    told, _ = after(serving_a(B, failed), live(A), live(B, 0, 1, replace(missing, reason="ImagePullBackOff")))
+    assert verdict(told, "Ready") == (False, "ImagePullBackOff")
+
+
 BROKEN = Problem("ModelLoadFailed", "no module named 'lightgbm'", NOW_S - 1)
 
 
