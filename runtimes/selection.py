@@ -24,12 +24,18 @@ GPUS_MOST = 8  # of one node
 NODES_MOST = 16  # that one replica spans
 _FRONT_BYTES = 64 * MIB
 _PREDICTOR_BYTES = 320 * MIB  # a process with MLflow, pandas and scikit-learn in it, before any model
+_COPY_BYTES = 192 * MIB  # a further one that is a copy: measured 38-43 MiB (PSS), 190 where it had to load for itself
 LOADED_FACTOR = 3  # of a model's files, once in memory and while it predicts
 _WEIGHTS_SHARE = 0.75  # of a GPU's memory that weights may take; the rest is for the cache of keys and values
 _CPU_LLM_BYTES = 512 * MIB  # a language model up to this size needs no GPU
 _LARGE_BYTES = 64 * MIB  # a network below it answers sooner than it is handed to another process
 
 _CPU_ONLY = {"sklearn", "lightgbm", "statsmodels", "prophet", "pmdarima"}
+_COPIED = {
+    "sklearn",
+    "xgboost",
+    "lightgbm",
+}  # as runtimes/mlflow/twins has it: one process loads, the others are copies
 _HEAVY = {"pytorch", "tensorflow", "keras", "transformers", "sentence_transformers", "diffusers"}
 _AGENTS = {"langchain", "llama_index", "dspy", "openai"}
 _JAVA = {"spark", "h2o", "johnsnowlabs"}
@@ -246,8 +252,10 @@ def _sized_mlflow(card: Card, wish: Wish, reason: str) -> Choice:
     cpu = wish.cpu_millicores or (2_000 if heavy else 500)
     # A network's library uses all cores for one batch, and each process would hold the weights again.
     predictors = 1 if heavy else -(-cpu // 1_000)
-    each = (GIB if heavy else _PREDICTOR_BYTES) + LOADED_FACTOR * (card.size_bytes or 0)
-    memory = max(GIB, _rounded(_FRONT_BYTES + predictors * each))
+    size = card.size_bytes or 0
+    first = (GIB if heavy else _PREDICTOR_BYTES) + LOADED_FACTOR * size
+    further = _COPY_BYTES + size if card.flavor in _COPIED else first
+    memory = max(GIB, _rounded(_FRONT_BYTES + first + (predictors - 1) * further))
     limit = AGENT_LIMIT if _is_agent(card) else BATCHED_LIMIT
     return Choice(Runtime.MLFLOW, cpu, memory, wish.gpus or 0, predictors, limit, reason)
 

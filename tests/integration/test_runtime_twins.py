@@ -39,6 +39,15 @@ def kib(pid: int, what: str) -> int:
     return int(found.group(1))
 
 
+def test_four_predictors_take_less_memory_than_two_that_share_nothing_would(tmp_path: Path) -> None:
+    with serve("iris", tmp_path / "one", "--predictors", "1") as one:
+        alone = sum(kib(pid, "Pss") for pid in one.wait_ready().children())
+    with serve("iris", tmp_path / "four", "--predictors", "4") as four:
+        four.wait_ready()
+        until(lambda: four.metric(READY) == 4, "four predictors")
+        assert sum(kib(pid, "Pss") for pid in four.children()) < 2 * alone
+
+
 def gone(pids: list[int]) -> bool:
     return not any(Path(f"/proc/{pid}").exists() for pid in pids)
 

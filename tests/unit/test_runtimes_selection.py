@@ -79,6 +79,17 @@ def test_an_mlmodel_with_parts_of_other_shapes_gives_a_card_that_says_less(mlmod
     assert (read.flavor, read.task, read.takes, read.size_bytes) == ("sklearn", "", "", None)
 
 
+@pytest.mark.parametrize(
+    ("flavor", "size_mib", "memory_gib"),
+    [("sklearn", 0, 1.75), ("lightgbm", 40, 2.25), ("pyfunc", 0, 2.75), ("pyfunc", 40, 3.5)],
+)
+def test_eight_predictors_that_are_copies_of_one_are_not_counted_as_eight(
+    flavor: str, size_mib: int, memory_gib: float
+) -> None:
+    made = select(replace(SKLEARN, flavor=flavor, size_bytes=size_mib << 20), Wish(cpu_millicores=8_000))
+    assert (made.predictors, made.memory_bytes / GIB) == (8, memory_gib)
+
+
 def test_every_part_of_a_choice_can_be_overridden() -> None:
     wish = Wish(cpu_millicores=3_000, memory_bytes=2 * GIB, parallelism=5)
     made = select(SKLEARN, wish)
