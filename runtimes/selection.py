@@ -31,11 +31,7 @@ _CPU_LLM_BYTES = 512 * MIB  # a language model up to this size needs no GPU
 _LARGE_BYTES = 64 * MIB  # a network below it answers sooner than it is handed to another process
 
 _CPU_ONLY = {"sklearn", "lightgbm", "statsmodels", "prophet", "pmdarima"}
-_COPIED = {
-    "sklearn",
-    "xgboost",
-    "lightgbm",
-}  # as runtimes/mlflow/twins has it: one process loads, the others are copies
+_COPIED = {"sklearn", "xgboost", "lightgbm"}  # as runtimes/mlflow/twins says: one is loaded, the others are its copies
 _HEAVY = {"pytorch", "tensorflow", "keras", "transformers", "sentence_transformers", "diffusers"}
 _AGENTS = {"langchain", "llama_index", "dspy", "openai"}
 _JAVA = {"spark", "h2o", "johnsnowlabs"}
