@@ -23,6 +23,7 @@ from spec.container import (
 )
 from spec.fields import (
     CpuField,
+    EgressList,
     EndpointName,
     ImageField,
     Labels,
@@ -131,6 +132,7 @@ class EndpointSpec(SpecModel):
     """One endpoint file, and the team that its folder names. It states `model`, or `image` and `container`.
 
     With `affinity` prefix, prompts that begin alike prefer one replica; None means where the model gains by it.
+    `egress` is what its pods may reach besides names and the model registry.
     """
 
     endpoint: EndpointName
@@ -144,6 +146,7 @@ class EndpointSpec(SpecModel):
     accelerator: Accelerator | None = None
     parallelism: int | None = Field(default=None, ge=1, le=PARALLELISM_MOST)
     env: Variables = Field(default_factory=dict)
+    egress: EgressList = ()
     access: Access = Access()
     deadline_s: int = Field(default=60, ge=1, le=297)
     queue: Queue = Queue()

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Final, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, PlainValidator, WithJsonSchema
 
@@ -118,6 +119,25 @@ def _check_labels(labels: dict[str, str]) -> dict[str, str]:
     return labels
 
 
+EGRESS_FORMS: Final = "https://host, http://host:port, or any scheme with a port, as postgresql://host:5432; no path"
+
+
+def _check_egress(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        parts, port = urlsplit(""), None
+    if port is None or not parts.hostname or text != f"{parts.scheme}://{parts.netloc}" or not text.isprintable():
+        raise refused(f"{echo(text)} is nothing to reach", EGRESS_FORMS)
+    if "@" in text:
+        raise refused("a user or a password does not belong into Git: remove it from the address")
+    return text
+
+
 Labels = Annotated[dict[str, str], AfterValidator(_check_labels)]
 TeamList = Annotated[tuple[TeamName, ...], BeforeValidator(_as_tuple), AfterValidator(_once)]
+EgressList = Annotated[
+    tuple[Annotated[str, AfterValidator(_check_egress)], ...], BeforeValidator(_as_tuple), AfterValidator(_once)
+]
 SecretList = Annotated[tuple[SecretName, ...], BeforeValidator(_as_tuple), AfterValidator(_once)]

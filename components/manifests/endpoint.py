@@ -112,8 +112,8 @@ def service(spec: EndpointSpec) -> Manifest:
 
 
 def doors(spec: EndpointSpec, model_registry: str, nodes: int = 1) -> Manifest:
-    """In: the gateway, and the controllers that read metrics. Out: names, and the model registry. The pods of a replica
-    over several nodes reach each other, on ports that their engine chooses."""
+    """In: the gateway, and the controllers that read metrics. Out: names, the model registry, and what the file says.
+    The pods of a replica over several nodes reach each other, on ports that their engine chooses."""
     inside = [system_pods(names.COMPONENT_GATEWAY), system_pods(names.COMPONENT_CONTROLLERS)]
     each_other = [{"podSelector": {"matchLabels": _selector(spec)}}]
     return network_policy(
@@ -122,7 +122,11 @@ def doors(spec: EndpointSpec, model_registry: str, nodes: int = 1) -> Manifest:
         _labels(spec),
         _selector(spec),
         ingress=[{"from": inside, "ports": ports(port_of(spec))}, *([{"from": each_other}] if nodes > 1 else [])],
-        egress=[to_dns(), to_url(model_registry), *([{"to": each_other}] if nodes > 1 else [])],
+        egress=[
+            to_dns(),
+            *map(to_url, (model_registry, *spec.egress)),
+            *([{"to": each_other}] if nodes > 1 else []),
+        ],
     )
 
 

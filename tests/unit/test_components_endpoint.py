@@ -286,6 +286,12 @@ def test_a_model_pod_may_reach_its_registry_and_no_more(url: str, rule: dict[str
     assert endpoint.doors(spec_of(), url)["spec"]["egress"][1:] == [rule]
 
 
+def test_a_pod_may_reach_what_its_file_says_too_and_is_no_other_pod_for_it() -> None:
+    spec = spec_of("egress: ['https://api.openai.com', 'postgresql://10.1.2.3:5432']")
+    assert endpoint.doors(spec, REGISTRY)["spec"]["egress"][2:] == [port(443), block("10.1.2.3/32") | port(5432)]
+    assert revision(rendered(spec)) == revision(rendered(spec_of()))
+
+
 def test_a_team_without_a_bound_has_no_quota() -> None:
     assert quota("alpha", Quota()) is None
 

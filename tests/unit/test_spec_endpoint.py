@@ -27,6 +27,7 @@ deadline_s: 30
 queue: {max: 16, timeout_s: 2.5}
 latency: {p95_ms: 250}
 affinity: none
+egress: ["https://api.openai.com", "postgresql://10.1.2.3:5432"]
 rollout: {hold_s: 0, start_timeout_s: 900}
 """
 
@@ -50,7 +51,7 @@ def test_model_and_concurrency_are_enough() -> None:
     assert (spec.deadline_ms, spec.queue_timeout_ms, spec.queue_max) == (60_000, 5_000, 64)
     assert spec.allowed_teams == ("alpha",)
     assert (spec.rollout.hold_s, spec.rollout.start_timeout_s) == (None, None)
-    assert (spec.latency, spec.affinity) == (None, None)
+    assert (spec.latency, spec.affinity, spec.egress) == (None, None, ())
 
 
 def test_every_field_of_a_file_is_read() -> None:
@@ -61,6 +62,7 @@ def test_every_field_of_a_file_is_read() -> None:
     assert (spec.deadline_ms, spec.queue_timeout_ms, spec.queue_max) == (30_000, 2_500, 16)
     assert (spec.rollout.hold_s, spec.rollout.start_timeout_s) == (0, 900)
     assert (spec.latency, spec.affinity) == (Latency(p95_ms=250), "none")
+    assert spec.egress == ("https://api.openai.com", "postgresql://10.1.2.3:5432")
 
 
 def test_a_file_may_come_as_bytes() -> None:
@@ -126,6 +128,13 @@ def test_a_wrong_value_is_a_problem_with_its_place_and_what_is_allowed(old: str,
         ("latency: {p95_ms: 0}", "4:19: latency.p95_ms: 0 is too small (allowed: 1 to 297000)"),
         ("latency: 250", "4:10: latency: must be a mapping"),
         ("affinity: session", "4:11: affinity: 'session' is not allowed here (allowed: prefix, none)"),
+        ("egress: https://a", "4:9: egress: must be a list"),
+        ("egress: [api.openai.com]", "4:10: egress[0]: 'api.openai.com' is nothing to reach (allowed: https://host"),
+        ("egress: ['https://a/v1']", "4:10: egress[0]: 'https://a/v1' is nothing to reach"),
+        ("egress: ['https://a:x']", "4:10: egress[0]: 'https://a:x' is nothing to reach"),
+        ("egress: ['postgresql://a']", "4:10: egress[0]: 'postgresql://a' is nothing to reach"),
+        ("egress: ['https://a', 'https://a']", "4:9: egress: https://a stands twice"),
+        ("egress: ['https://me:secret@a']", "4:10: egress[0]: a user or a password does not belong into Git"),
         ("affinity: true", "4:11: affinity: true is not allowed here (allowed: prefix, none)"),
         ("deadline_s: 0", "4:13: deadline_s: 0 is too small (allowed: 1 to 297)"),
         ("deadline_s: 298", "4:13: deadline_s: 298 is too large (allowed: 1 to 297)"),

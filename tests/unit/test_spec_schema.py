@@ -11,7 +11,7 @@ def test_the_schema_of_an_endpoint_file_has_its_fields_and_no_team() -> None:
     schema = endpoint_schema()
     assert set(schema["properties"]) == {
         *("endpoint", "model", "image", "container", "concurrency", "latency", "resources", "runtime", "accelerator"),
-        *("parallelism", "env", "access", "affinity", "deadline_s", "queue", "rollout"),
+        *("parallelism", "env", "egress", "access", "affinity", "deadline_s", "queue", "rollout"),
     }
     assert schema["required"] == ["endpoint", "concurrency"]
     assert schema["additionalProperties"] is False
