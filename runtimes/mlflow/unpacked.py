@@ -17,6 +17,7 @@ _I32, _I64, _TEXT, _LIST, _STRUCT = 5, 6, 8, 9, 12
 _FIXED = {1: 0, 2: 0, 3: 1, 7: 8}  # true, false, a byte, a double
 _VARINTS = (4, _I32, _I64)
 _DEEPEST = 8
+_LAST_FIELD = 1000
 MOST_FOOTER_BYTES = 1 << 22  # some ten thousand columns; objects take a hundred times the bytes that describe them
 
 # What lists hold and structures are, where it counts: a reader takes a list's elements for what they should be,
@@ -101,6 +102,8 @@ def _structure(body: bytes, at: int, end: int, shape: Shape, depth: int) -> tupl
         else:
             number, at = _varint(body, at, end)
             field = _signed(number)
+        if not 0 < field <= _LAST_FIELD or (field, kind) in found:
+            raise ValueError("a field that is there twice, or nobody's")  # of which readers make different things
         value, at = _value(body, at, end, kind, shape.get(field), depth)
         if kind in (_I32, _I64) or field in shape:
             found[field, kind] = value
@@ -148,7 +151,7 @@ def _varint(body: bytes, at: int, end: int) -> tuple[int, int]:
         number |= (byte & 127) << shift
         shift += 7
         if byte < 128:
-            return number, at
+            return number & 0xFFFFFFFF_FFFFFFFF, at
     raise ValueError("a number without an end")
 
 

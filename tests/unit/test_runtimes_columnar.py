@@ -188,6 +188,23 @@ def test_types_that_share_values_are_refused_by_name(array: pa.Array) -> None:
         arrow.read(streamed(array), "arrow", PLAN)
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        pytest.param(b"\x15\x02\x05\x02\x04\x00", id="a field twice"),
+        pytest.param(b"\x15\x02\x05\x82\x80\x08\x04\x00", id="a field twice, by a number of 17 bits"),
+        pytest.param(b"\x05\x01\x04\x00", id="a field below the first"),
+        pytest.param(b"\x15\x02", id="no end"),
+        pytest.param(b"\x1a\x05\x02\x00", id="a set"),
+        pytest.param(b"\x1c" * 20 + b"\x00" * 21, id="too deep"),
+        pytest.param(b"\x19\xf5\xff\xff\xff\xff\x0f\x00", id="a list without an end"),
+    ],
+)
+def test_headers_that_two_readers_may_take_for_different_things_are_refused(told: bytes) -> None:
+    with pytest.raises((ValueError, LookupError)):
+        unpacked._structure(told, 0, len(told), {}, 8)
+
+
 TEXTS = Plan(parse_signature([{"type": "string", "name": "x"}], None))
 
 
