@@ -92,6 +92,7 @@ class Runtime:
     process: subprocess.Popen[bytes]
     port: int
     folder: Path
+    host: str = "127.0.0.1"
 
     @property
     def log(self) -> list[dict[str, Any]]:
@@ -103,7 +104,7 @@ class Runtime:
         return (self.folder / "termination-log").read_text()
 
     def ask(self, method: str, path: str, body: bytes | Any = b"", headers: Mapping[str, str] | None = None) -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=60)
         with contextlib.closing(connection):
             connection.request(method, path, body, dict(headers or {}))
             answer = connection.getresponse()
@@ -166,15 +167,17 @@ def process_of_ours(folder: Path, command: list[str]) -> Iterator[Runtime]:
 
 
 @contextlib.contextmanager
-def listening(command: list[str], environment: Mapping[str, str], port: int, folder: Path) -> Iterator[Runtime]:
+def listening(
+    command: list[str], environment: Mapping[str, str], port: int, folder: Path, host: str = "127.0.0.1"
+) -> Iterator[Runtime]:
     """A process from its first socket, or its end, to when it is no longer needed; its log lies in the folder."""
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder
         )
-    runtime = Runtime(process, port, folder)
+    runtime = Runtime(process, port, folder, host)
     try:
-        until(lambda: process.poll() is not None or listens(port), "the first socket")
+        until(lambda: process.poll() is not None or listens(port, host), "the first socket")
         yield runtime
     finally:
         runtime.stop()
@@ -188,9 +191,9 @@ def comm(pid: int) -> str:
         return ""
 
 
-def listens(port: int) -> bool:
+def listens(port: int, host: str = "127.0.0.1") -> bool:
     with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+        return probe.connect_ex((host, port)) == 0
 
 
 def free_port() -> int:

@@ -12,14 +12,17 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from tests.integration.runtime_process import JSON, Answer, Runtime, free_port, listening
 from tests.runtime_lab import environments
 from tests.runtime_lab.environments import ROOT
+from tests.runtime_lab.pods import Pod, pods
 
 VLLM_START_S = 280  # its imports take most of it, twice, on a machine that may be busy
+_NO_COMPILER = {"CXX": "/nowhere/g++", "CC": "/nowhere/gcc"}  # as in the image
 
 
 @contextlib.contextmanager
@@ -27,9 +30,25 @@ def vllm(folder: Path, *flags: str, model: str = "model", adapter: bool = False)
     """vLLM on one of the tiny models; it may not be ready yet."""
     made = llm()
     words = ["--model", str(made / model), *([f"--adapter=tuned={made / 'adapter'}"] if adapter else []), *flags]
-    own = {"CXX": "/nowhere/g++", "CC": "/nowhere/gcc"}  # no compiler, as in the image
-    with _serve(environments.vllm_python(), "runtimes.vllm", folder, words, own) as runtime:
+    with _serve(environments.vllm_python(), "runtimes.vllm", folder, words, _NO_COMPILER) as runtime:
         yield runtime
+
+
+@contextlib.contextmanager
+def vllm_group(
+    folder: Path, *flags: str, started: Sequence[int] = (1, 0)
+) -> Iterator[tuple[dict[int, Runtime], list[Pod]]]:
+    """vLLM over two pods by their index, with what LeaderWorkerSet tells each; they may not be ready yet. The last that
+    is started is the first to be told to end."""
+    words = ["--model", str(llm() / "model"), "--nodes", "2", *flags]
+    with pods(2, folder) as made, ExitStack() as stack:
+        runtimes = {}
+        for index in started:
+            told = {"LWS_GROUP_SIZE": "2", "LWS_WORKER_INDEX": str(index), "LWS_LEADER_ADDRESS": made[0].name}
+            own, python = _NO_COMPILER | told, environments.vllm_python()
+            serving = _serve(python, "runtimes.vllm", folder / str(index), words, own, made[index])
+            runtimes[index] = stack.enter_context(serving)
+        yield runtimes, made
 
 
 @contextlib.contextmanager
@@ -61,25 +80,16 @@ def _made(python: Path, script: str) -> Path:
 
 
 @contextlib.contextmanager
-def _serve(python: Path, module: str, folder: Path, words: Sequence[str], own: dict[str, str]) -> Iterator[Runtime]:
+def _serve(
+    python: Path, module: str, folder: Path, words: Sequence[str], own: dict[str, str], pod: Pod | None = None
+) -> Iterator[Runtime]:
     site, home = folder / "site", folder / "home"
     site.mkdir(parents=True)
     home.mkdir()
     (site / "runtimes").symlink_to(ROOT / "runtimes")  # as in the image: nothing else of ours can be imported
-    port = free_port()
-    command = [
-        str(python),
-        "-m",
-        module,
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-        "--name",
-        "test",
-        "--version",
-        "7",
-    ]
+    host, port = ("127.0.0.1", free_port()) if pod is None else (pod.address, 8080)
+    where = ["--host", host, "--port", str(port)]
+    command = [str(python), "-m", module, *where, "--name", "test", "--version", "7", *words]
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "HF_", "VLLM_"))},
         "PYTHONPATH": str(site),
@@ -89,7 +99,7 @@ def _serve(python: Path, module: str, folder: Path, words: Sequence[str], own: d
         "KNOBLESS_TERMINATION_LOG": str(folder / "termination-log"),
         **own,
     }
-    with listening([*command, *words], environment, port, folder) as runtime:
+    with listening(command if pod is None else pod.command(command), environment, port, folder, host) as runtime:
         yield runtime
 
 
@@ -104,7 +114,7 @@ class Stream:
     """One streamed answer, event by event."""
 
     def __init__(self, runtime: Runtime, path: str, document: Any) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", runtime.port, timeout=60)
+        self._connection = http.client.HTTPConnection(runtime.host, runtime.port, timeout=60)
         self._connection.request("POST", path, json.dumps(document | {"stream": True}), JSON)
         self.answer = self._connection.getresponse()
 
