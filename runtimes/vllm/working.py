@@ -52,11 +52,12 @@ class _Node:
         """What probes hear: live always, ready while its part of the model runs for a leader."""
         if does is Does.METRICS:
             return self._metrics.render()
-        if does is Does.READY and self._runs:
+        if does is Does.READY and self._runs and not self._ends.is_set():
             return READY
         return LIVE if does is Does.LIVE else None
 
     async def run(self, own: Mapping[str, str], place: Place) -> str | None:
+        """Wait for the leader, then for whichever ends first."""
         ending = asyncio.create_task(self._ends.wait())
         tying = asyncio.create_task(tied(place))
         await asyncio.wait((ending, tying), return_when=asyncio.FIRST_COMPLETED)
@@ -90,5 +91,4 @@ class _Node:
 
     def _end(self) -> None:
         _log.info("told to end: stays until its leader has")
-        self._runs = False
         self._ends.set()
