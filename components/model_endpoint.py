@@ -37,7 +37,7 @@ class ModelEndpoint(pulumi.ComponentResource):
             for obj in (
                 manifests.service_account(spec, pull_secrets),
                 manifests.service(spec),
-                manifests.doors(spec, model_registry, served.nodes),
+                manifests.doors(spec, model_registry),
                 manifests.disruption_budget(spec),
             )
         ]

@@ -111,22 +111,22 @@ def service(spec: EndpointSpec) -> Manifest:
     )
 
 
-def doors(spec: EndpointSpec, model_registry: str, nodes: int = 1) -> Manifest:
+def doors(spec: EndpointSpec, model_registry: str) -> Manifest:
     """In: the gateway, and the controllers that read metrics. Out: names, the model registry, and what the file says.
-    The pods of a replica over several nodes reach each other, on ports that their engine chooses."""
+
+    Pods of groups reach each other, on ports that their engine chooses. That stands open whatever the file says of
+    nodes: one that goes back to a single node finds groups that serve until its new pods do.
+    """
     inside = [system_pods(names.COMPONENT_GATEWAY), system_pods(names.COMPONENT_CONTROLLERS)]
-    each_other = [{"podSelector": {"matchLabels": _selector(spec)}}]
+    in_group = {"matchExpressions": [{"key": names.LABEL_GROUP_INDEX, "operator": "Exists"}]}
+    each_other = [{"podSelector": {"matchLabels": _selector(spec)} | in_group}]
     return network_policy(
         spec.endpoint,
         names.team_namespace(spec.team),
         _labels(spec),
         _selector(spec),
-        ingress=[{"from": inside, "ports": ports(port_of(spec))}, *([{"from": each_other}] if nodes > 1 else [])],
-        egress=[
-            to_dns(),
-            *map(to_url, (model_registry, *spec.egress)),
-            *([{"to": each_other}] if nodes > 1 else []),
-        ],
+        ingress=[{"from": inside, "ports": ports(port_of(spec))}, {"from": each_other}],
+        egress=[to_dns(), *map(to_url, (model_registry, *spec.egress)), {"to": each_other}],
     )
 
 

@@ -239,12 +239,14 @@ def test_a_worker_that_has_to_go_stays_until_its_leader_has_answered(deadline_s:
     assert int(obj["metadata"]["annotations"]["pulumi.com/timeoutSeconds"]) == 2 * grace_s + 120
 
 
-def test_the_pods_of_a_replica_over_several_nodes_reach_each_other_and_nobody_else_more() -> None:
-    spec, _ = over(2)
-    one, two = endpoint.doors(spec, REGISTRY, 1)["spec"], endpoint.doors(spec, REGISTRY, 2)["spec"]
-    own = {"podSelector": {"matchLabels": {"knobless.dev/endpoint": "wine"}}}
-    assert two["ingress"] == [*one["ingress"], {"from": [own]}]
-    assert two["egress"] == [*one["egress"], {"to": [own]}]
+def test_pods_of_groups_reach_each_other_also_where_the_file_went_back_to_one_node() -> None:
+    """Only they do: a pod of its own has no number of a group."""
+    grouped = [{"key": "leaderworkerset.sigs.k8s.io/group-index", "operator": "Exists"}]
+    own = {"podSelector": {"matchLabels": {"knobless.dev/endpoint": "wine"}, "matchExpressions": grouped}}
+    doors = endpoint.doors(over(2)[0], REGISTRY)
+    assert (doors["spec"]["ingress"][-1], doors["spec"]["egress"][-1]) == ({"from": [own]}, {"to": [own]})
+    assert len(doors["spec"]["ingress"]) == 2
+    assert endpoint.doors(spec_of(), REGISTRY) == doors
 
 
 def test_a_budget_lets_one_pod_go_a_worker_too() -> None:
@@ -283,12 +285,12 @@ def block(cidr: str) -> dict[str, Any]:
 )
 def test_a_model_pod_may_reach_its_registry_and_no_more(url: str, rule: dict[str, Any]) -> None:
     assert to_url(url) == rule
-    assert endpoint.doors(spec_of(), url)["spec"]["egress"][1:] == [rule]
+    assert endpoint.doors(spec_of(), url)["spec"]["egress"][1:-1] == [rule]
 
 
 def test_a_pod_may_reach_what_its_file_says_too_and_is_no_other_pod_for_it() -> None:
     spec = spec_of("egress: ['https://api.openai.com', 'postgresql://10.1.2.3:5432']")
-    assert endpoint.doors(spec, REGISTRY)["spec"]["egress"][2:] == [port(443), block("10.1.2.3/32") | port(5432)]
+    assert endpoint.doors(spec, REGISTRY)["spec"]["egress"][2:-1] == [port(443), block("10.1.2.3/32") | port(5432)]
     assert revision(rendered(spec)) == revision(rendered(spec_of()))
 
 
