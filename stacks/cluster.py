@@ -35,6 +35,7 @@ class ClusterFacts(BaseModel):
     gateway_url: str | None = None
     node_address: str | None = None
     authority: str | None = None  # file of the local CA's certificate, where one signs what serves in the cluster
+    groups: bool = False  # whether groups of pods run on the embedded cluster, whatever the files say by now
 
 
 class ClusterUnknownError(Exception):

@@ -141,7 +141,7 @@ def declare_platform(site: Site) -> None:
     }
     if site.embedded:
         LocalServices("local-services", site.cluster.registry, options)
-        if any(spec.pods_each > 1 for spec in site.environment.endpoints):
+        if site.cluster.groups or any(spec.pods_each > 1 for spec in site.environment.endpoints):
             declare_groups(site, teams, before, options)
     pulumi.export("environment", platform.environment)
     pulumi.export("gateway", site.cluster.gateway_url)

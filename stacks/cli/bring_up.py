@@ -56,7 +56,7 @@ def up(session: Session, *, assume_yes: bool, only: tuple[str, ...], announced: 
     _build(session, environment, facts, chosen)
     with session.console.step("Namespace and certificate of the gateway"):
         session.with_kube(facts, lambda kube: _system_objects(session, kube, facts, environment.platform))
-    if groups.wanted(environment.endpoints):
+    if facts.groups or groups.wanted(environment.endpoints):
         with session.console.step("LeaderWorkerSet, for replicas that span nodes"):
             _ensure_groups(session, facts, environment)
     if pull_secrets.wanted(environment.platform):
@@ -106,8 +106,14 @@ def _bring_up(session: Session, environment: Environment) -> tuple[ClusterFacts,
         prepared = local_cluster.prepare(session.workspace, session.console)
     with session.console.step("Embedded cluster: Kubernetes, image registry, MLflow"):
         facts = local_cluster.start(session.workspace, prepared, platform, session.console)
+    return _look_for_groups(session, facts), prepared.tools.bin_dir
+
+
+def _look_for_groups(session: Session, facts: ClusterFacts) -> ClusterFacts:
+    """The facts of the embedded cluster, kept for the program: what makes groups goes after the last of them."""
+    facts = facts.model_copy(update={"groups": session.with_kube(facts, groups.standing)})
     _write_facts(session, facts)
-    return facts, prepared.tools.bin_dir
+    return facts
 
 
 def _write_facts(session: Session, facts: ClusterFacts) -> None:
@@ -179,7 +185,7 @@ def build(session: Session) -> None:
 
 
 def _build(session: Session, environment: Environment, facts: ClusterFacts, chosen: Endpoints) -> None:
-    context, spanning = environment.platform.context, groups.wanted(environment.endpoints)
+    context, spanning = environment.platform.context, facts.groups or groups.wanted(environment.endpoints)
     with session.console.step("Images: the platform's, and one for each distinct environment of a model"):
         report = session.console.progress
         built = building.build(session.workspace, facts, chosen, context, report, groups=spanning)
@@ -192,6 +198,8 @@ def plan(session: Session, *, announced: tuple[str, ...], expect_no_changes: boo
     ensure_passphrase(session.workspace)
     if environment.platform.context is not None:
         session.with_kube(facts, context_cluster.reach)
+    else:
+        facts = _look_for_groups(session, facts)
     _note_choices(session, environment, facts)
     bin_dir = local_cluster.pulumi_only(session.workspace, session.console)
     plans = _plans(session, Pulumi(session.workspace, bin_dir, session.console.note), environment.endpoints)

@@ -15,7 +15,7 @@ from typing import Final
 import yaml
 
 from components.manifests import leader_worker_set as manifests
-from controllers.kube import CUSTOM_RESOURCE_DEFINITIONS, KubeClient, NotFound, Object
+from controllers.kube import CUSTOM_RESOURCE_DEFINITIONS, LEADER_WORKER_SETS, KubeClient, NotFound, Object
 from embedded import toolchain
 from spec import names
 from spec.endpoint import EndpointSpec
@@ -33,6 +33,14 @@ _TRIES, _PAUSE_S = 100, 0.1
 
 def wanted(specs: Iterable[EndpointSpec]) -> bool:
     return any(spec.pods_each > 1 for spec in specs)
+
+
+async def standing(kube: KubeClient) -> bool:
+    """Whether groups run, of whatever version: one that serves until its successor does needs its controller too."""
+    try:
+        return bool(await kube.list(LEADER_WORKER_SETS))
+    except NotFound:
+        return False
 
 
 async def problems(kube: KubeClient, specs: Iterable[EndpointSpec]) -> list[str]:

@@ -1,7 +1,7 @@
 """Runs the Pulumi program against a recording monitor and prints every registration with its options, as JSON.
 
 A script of its own, started once a recording: the SDK keeps its state in module globals and event loops.
-Arguments: the stack's name, the folder of the environments.
+Arguments: the stack's name, the folder of the environments, and a file of facts where it is not the environment's own.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def answers(cluster: ClusterFacts, embedded: bool) -> Answers:
     return Answers()
 
 
-def main(stack: str, stacks: str) -> None:
+def main(stack: str, stacks: str, cluster: str | None = None) -> None:
     stacks = str(Path(stacks).resolve())
     os.chdir(ROOT)  # the facts of a cluster name files by their place in the repository
     loop = asyncio.new_event_loop()
@@ -111,7 +111,7 @@ def main(stack: str, stacks: str) -> None:
     settings.set_root_resource(None)  # type: ignore[arg-type]
     named = names.parse_stack(stack)
     variables = {
-        "KNOBLESS_CLUSTER": str(HERE / f"{named.environment}.cluster.json"),
+        "KNOBLESS_CLUSTER": cluster or str(HERE / f"{named.environment}.cluster.json"),
         "KNOBLESS_STACKS": stacks,
         "HOME": "/home/user",
     }

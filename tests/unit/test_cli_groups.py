@@ -33,6 +33,12 @@ class Cluster:
             self.objects[name]["status"] = ESTABLISHED
         return found
 
+    async def list(self, gvr: Gvr) -> list[dict[str, Any]]:
+        if groups.KIND not in self.objects:
+            raise NotFound(404, "NotFound", "the server could not find the requested resource")
+        assert gvr.plural == "leaderworkersets"
+        return [obj for name, obj in self.objects.items() if name.startswith("group-")]
+
     async def apply(self, gvr: Gvr, namespace: str | None, name: str, manager: str, body: dict[str, Any]) -> None:
         self.objects[name] = body
         self.written.append(name)
@@ -55,6 +61,15 @@ ONE, TWO, THREE = endpoint("one", 1), endpoint("two", 2), endpoint("three", 3)
 def test_only_a_replica_of_more_than_one_node_asks_for_it() -> None:
     assert not groups.wanted([ONE])
     assert groups.wanted([ONE, TWO])
+
+
+def test_groups_that_run_are_seen_whatever_the_files_say_and_a_cluster_without_the_kind_has_none() -> None:
+    cluster = Cluster()
+    assert not asyncio.run(groups.standing(cluster.client))
+    cluster.objects[groups.KIND] = {}
+    assert not asyncio.run(groups.standing(cluster.client))
+    cluster.objects["group-of-yesterday"] = {}
+    assert asyncio.run(groups.standing(cluster.client))
 
 
 def test_a_cluster_of_one_s_own_without_the_kind_is_told_who_needs_it_and_what_to_install() -> None:

@@ -65,6 +65,20 @@ def test_what_is_rendered_depends_on_no_cluster_that_happens_to_be_configured(tm
 
 
 @pytest.mark.process
+@pytest.mark.case("runtimes-E5")
+@pytest.mark.parametrize("left", [True, False])
+def test_what_makes_groups_stays_while_any_is_left_whatever_the_files_say(left: bool, tmp_path: Path) -> None:
+    """A file that went back to one node has groups that serve until its new pods do, or for good where these fail."""
+    told = json.loads((GOLDENS / "local.cluster.json").read_text())
+    facts = tmp_path / "cluster.json"
+    facts.write_text(json.dumps(told | {"authority": str(GOLDENS / "authority.pem"), "groups": left}))
+    command = [sys.executable, str(GOLDENS / "record_graph.py"), "local.platform", str(GOLDENS.parents[1] / "stacks")]
+    recorded = json.loads(subprocess.run([*command, str(facts)], capture_output=True, check=True).stdout)
+    names = {resource["name"] for resource in recorded["resources"]}
+    assert ("knobless-system/leaderworkerset" in names) is left
+
+
+@pytest.mark.process
 def test_every_recorded_stack_has_a_golden(recorded_now: Path) -> None:
     assert sorted(path.name for path in recorded_now.glob("*.json")) == [path.name for path in RECORDED]
 
