@@ -34,6 +34,7 @@ from runtimes.termination import EXIT_FAILED, reason_of
 if TYPE_CHECKING:
     from runtimes.mlflow.model import LoadedModel
 
+_TURN_S = 0.0005  # a thread's turn while others wait: in Python's own 5 ms each large body stops all streams that long
 _log = logging.getLogger("runtimes.mlflow.worker")
 
 
@@ -76,6 +77,7 @@ class Worker:
                 else:
                     self._run(frame)
             return
+        sys.setswitchinterval(_TURN_S)
         with ThreadPoolExecutor(slots, "call") as threads:
             for frame in self._pipe.frames():
                 threads.submit(self._run, frame)
