@@ -19,6 +19,7 @@ _VARINTS = (4, _I32, _I64)
 _DEEPEST = 8
 _LAST_FIELD = 1000
 MOST_FOOTER_BYTES = 1 << 22  # some ten thousand columns; objects take a hundred times the bytes that describe them
+MOST_HEADER_BYTES = 1 << 22  # of all pages, each as often as a column refers to it: a second's walk
 
 # What lists hold and structures are, where it counts: a reader takes a list's elements for what they should be,
 # whatever the list itself says.
@@ -38,6 +39,7 @@ _DICTIONARY_PAGE = 2
 _PREFIXES = 7  # each value is the beginning of the one before and what follows: a byte may stand for a long text
 _SCHEMA, _DICTIONARY_BATCH, _RECORD_BATCH = 1, 2, 3
 _TIMESTAMP = 10
+_OLD_PACKED = b"ARROW:experimental_compression"  # how a batch's own pairs told it, before batches had a field for it
 _COLUMN_BYTES, _PAIR_BYTES = 256, 64  # of the objects for one
 
 
@@ -58,6 +60,7 @@ def chunks(body: bytes) -> Iterator[Chunk]:
     if size > MOST_FOOTER_BYTES:
         raise ValueError("a footer that is too long")
     footer, _ = _structure(body, len(body) - 8 - size, len(body) - 8, _FOOTER, _DEEPEST)
+    left = MOST_HEADER_BYTES
     for group in footer[4, _LIST]:
         for number, chunk in enumerate(group[1, _LIST]):
             told = chunk[3, _STRUCT]
@@ -65,13 +68,16 @@ def chunks(body: bytes) -> Iterator[Chunk]:
             if 0 < first < begin:
                 begin = first
             if told[5, _I64]:  # nobody reads a chunk without values
-                yield _chunk(body, number, begin, begin + told[7, _I64])
+                found, left = _chunk(body, number, begin, begin + told[7, _I64], left)
+                yield found
 
 
-def _chunk(body: bytes, column: int, begin: int, end: int) -> Chunk:
+def _chunk(body: bytes, column: int, begin: int, end: int, left: int) -> tuple[Chunk, int]:
+    """The chunk, and what is left of the bytes that headers may have."""
     unpacked, values, dictionary, longest = 0, 0, False, 0
     while begin < end:
-        header, begin = _structure(body, begin, end, _PAGE, _DEEPEST)
+        header, behind = _structure(body, begin, min(end, begin + left), _PAGE, _DEEPEST)
+        left, begin = left - (behind - begin), behind
         size, packed = header[2, _I32], header[3, _I32]
         if size < 0 or packed < 0:
             raise ValueError("a page without a size")
@@ -85,7 +91,7 @@ def _chunk(body: bytes, column: int, begin: int, end: int) -> Chunk:
                     longest = max(longest, size)
     if begin != end:
         raise ValueError("the pages do not end where they should")
-    return Chunk(column, unpacked, values, dictionary, longest)
+    return Chunk(column, unpacked, values, dictionary, longest), left
 
 
 def _structure(body: bytes, at: int, end: int, shape: Shape, depth: int) -> tuple[dict[tuple[int, int], Any], int]:
@@ -164,6 +170,8 @@ def message(metadata: bytes, body: memoryview, most: int) -> int:
 
     What refers to one thing many times is counted no further than a little above ``most``.
     """
+    if _OLD_PACKED in metadata:
+        raise ValueError("buffers that are packed as nobody writes them any more")
     root = _Flat(metadata, 0).table()
     kind, header = root.byte(1), root.field(2)
     if header is None:

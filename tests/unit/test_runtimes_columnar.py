@@ -205,6 +205,43 @@ def test_headers_that_two_readers_may_take_for_different_things_are_refused(told
         unpacked._structure(told, 0, len(told), {}, 8)
 
 
+def varint(number: int) -> bytes:
+    found = b""
+    while number > 127:
+        number, found = number >> 7, found + bytes([number & 127 | 128])
+    return found + bytes([number])
+
+
+@pytest.mark.case("runtimes-D10")
+def test_pages_that_many_columns_share_are_not_walked_once_more_for_each() -> None:
+    """20 KB took seconds, and some MB days, in a thread that nobody can stop."""
+    pages = b"\x15\x04\x15\x00\x15\x00\x00" * 4000  # dictionaries of nothing
+    count = unpacked.MOST_HEADER_BYTES // len(pages) + 1
+    column = b"\x3c\x56\x02\x26" + varint(2 * len(pages)) + b"\x26\x08\x00\x00"
+    footer = b"\x49\x1c\x19\xfc" + varint(count) + column * count + b"\x00\x00"
+    body = b"PAR1" + pages + footer + struct.pack("<I", len(footer)) + b"PAR1"
+    with pytest.raises(ValueError, match="without an end"):
+        list(unpacked.chunks(body))
+
+
+@pytest.mark.case("runtimes-D10")
+def test_buffers_that_are_packed_in_the_oldest_way_are_never_unpacked(pool: pa.MemoryPool) -> None:
+    sink = io.BytesIO()
+    batch = pa.record_batch({"x": pa.array(ZEROS)})
+    options = pa.ipc.IpcWriteOptions(compression="zstd", metadata_version=pa.ipc.MetadataVersion.V4)
+    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
+        writer.write_batch(batch, custom_metadata={"ARROW:experimental_compression": "zstd"})
+    body = bytearray(sink.getvalue())
+    at = 8 + struct.unpack_from("<i", body, 4)[0] + 8  # behind the schema, which is a message too
+    records = unpacked._Flat(bytes(body[at:]), 0).table().field(2).table()._at  # type: ignore[union-attr]
+    fields = at + records - struct.unpack_from("<i", body, at + records)[0]
+    struct.pack_into("<H", body, fields + 4 + 2 * 3, 0)  # without the field that tells it today
+    pa.set_memory_pool(pool)
+    with pytest.raises(RefusedError):
+        arrow.read(bytes(body), "arrow", PLAN)
+    assert pool.max_memory() < arrow.MOST_UNPACKED_BYTES
+
+
 TEXTS = Plan(parse_signature([{"type": "string", "name": "x"}], None))
 
 
