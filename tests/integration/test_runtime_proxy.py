@@ -188,6 +188,18 @@ async def test_a_client_that_leaves_ends_its_request_in_the_server_at_once(
     until(lambda: proxy.metric("knobless_runtime_requests_in_flight") == 0, "rest")
 
 
+@pytest.mark.case("runtimes-I2")
+async def test_a_client_that_leaves_ends_what_runs_of_all_that_it_sent_ahead(proxy: Proxied) -> None:
+    async with Connection.open(proxy.port) as connection:
+        for number in range(3):
+            await connection.send("POST", CHAT, order(name=f"ahead {number}", sleep=30, pad="x" * 200_000), JSON)
+            await asyncio.sleep(0.15)
+        await asyncio.to_thread(until, lambda: "ahead 0" in proxy.behind(), "the request behind")
+    await asyncio.to_thread(until, lambda: not proxy.behind(), "the end behind", most_s=5)
+    until(lambda: proxy.metric("knobless_runtime_requests_in_flight") == 0, "rest")
+    assert not proxy.behind()
+
+
 async def test_a_stream_that_falls_silent_ends_with_an_error_event(proxy: Proxied) -> None:
     async with Connection.open(proxy.port) as connection:
         await connection.send("POST", CHAT, order(name="silent", events=2, pause=30), JSON)
