@@ -24,7 +24,7 @@ _SERVES: Final = frozenset({"Deployment", "StatefulSet", "DaemonSet", "LeaderWor
 REPLACE: Final = "replace"
 DELETE: Final = "delete"
 _PROVIDER: Final = "pulumi:providers:kubernetes"
-# It answers no request, and is there as long as a file asks for it: what it made runs on without it.
+# It answers no request, and is there while a file asks for it or a group is left.
 _ON_DEMAND: Final = "knobless:serving:LeaderWorkerSets$"
 
 
