@@ -36,7 +36,7 @@ def told(folder: Path, text: str) -> dict[str, str]:
 
 def test_the_embedded_cluster_is_what_its_file_says(tmp_path: Path) -> None:
     facts = cluster_facts(EMBEDDED, told(tmp_path, json.dumps(FACTS)))
-    assert facts.model_dump() == FACTS | {"registry_plain_http": True}
+    assert facts.model_dump() == FACTS | {"registry_plain_http": True, "groups": False}
 
 
 def test_a_fact_that_is_not_known_here_is_passed_over(tmp_path: Path) -> None:
