@@ -106,14 +106,14 @@ def _bring_up(session: Session, environment: Environment) -> tuple[ClusterFacts,
         prepared = local_cluster.prepare(session.workspace, session.console)
     with session.console.step("Embedded cluster: Kubernetes, image registry, MLflow"):
         facts = local_cluster.start(session.workspace, prepared, platform, session.console)
-    return _look_for_groups(session, facts), prepared.tools.bin_dir
+    facts = _look_for_groups(session, facts)
+    _write_facts(session, facts)
+    return facts, prepared.tools.bin_dir
 
 
 def _look_for_groups(session: Session, facts: ClusterFacts) -> ClusterFacts:
-    """The facts of the embedded cluster, kept for the program: what makes groups goes after the last of them."""
-    facts = facts.model_copy(update={"groups": session.with_kube(facts, groups.standing)})
-    _write_facts(session, facts)
-    return facts
+    """With what the embedded cluster says of groups: what makes them goes after the last one."""
+    return facts.model_copy(update={"groups": session.with_kube(facts, groups.standing)})
 
 
 def _write_facts(session: Session, facts: ClusterFacts) -> None:
@@ -198,8 +198,8 @@ def plan(session: Session, *, announced: tuple[str, ...], expect_no_changes: boo
     ensure_passphrase(session.workspace)
     if environment.platform.context is not None:
         session.with_kube(facts, context_cluster.reach)
-    else:
-        facts = _look_for_groups(session, facts)
+    elif (now := _look_for_groups(session, facts)) != facts:
+        _write_facts(session, now)
     _note_choices(session, environment, facts)
     bin_dir = local_cluster.pulumi_only(session.workspace, session.console)
     plans = _plans(session, Pulumi(session.workspace, bin_dir, session.console.note), environment.endpoints)
