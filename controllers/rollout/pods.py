@@ -4,8 +4,8 @@ Owns the translation of the kubelet's and the scheduler's words into our four re
 failure: a pull may fail once, nodes may be on their way. Leaves to `core` what a failure leads to.
 
 A group begins anew with the first crash of any of its pods, so none of them ever crashes twice. What tells a second
-crash there is that the pod is not of the first that were made; those that are on their way out are asked too, for the
-crash is theirs.
+crash there is that the pod was made at another time than its group was asked for; those that are on their way out are
+asked too, for the crash is theirs.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ PODS_MISSING = "PodsMissing"
 PULL_GRACE_S = 30.0
 PODS_GRACE_S = 30.0
 MESSAGE_MAX = 500
-_FIRST_MADE_S = 10.0
+_FIRST_MADE_S = 10.0  # from when a group is asked for
 
 _PULL = {"ErrImagePull", "ImagePullBackOff"}
 _PULL_AT_ONCE = {"InvalidImageName", "ErrImageNeverPull"}
@@ -50,9 +50,9 @@ def worst_problem(pods: Iterable[Object], workload: Object, patience_s: float) -
 
 def _of_groups(pods: list[Object], workload: Object, patience_s: float) -> Iterator[Problem]:
     """What no pod of its own tells: that others of its group were not made, and that it crashed and is gone for it."""
-    made_s, size = _made_s(workload), pods_each(workload)
+    asked_s, size = _asked_s(workload), pods_each(workload)
     if not pods:
-        yield Problem(PODS_MISSING, _NONE_MADE, made_s + patience_s)
+        yield Problem(PODS_MISSING, _NONE_MADE, max(asked_s) + patience_s)
     led = [group for group in groups(pods).values() if any(map(leads, group))]  # others are what is left of a replica
     for group in led:
         leader = next((pod for pod in group if leads(pod) and at(pod, "metadata", "deletionTimestamp") is None), None)
@@ -63,8 +63,8 @@ def _of_groups(pods: list[Object], workload: Object, patience_s: float) -> Itera
     for pod, where, ended in sorted(
         crashes, key=lambda crash: str(crash[2].get("finishedAt"))
     ):  # the cause comes first
-        is_first = _made_s(pod) <= made_s + _FIRST_MADE_S
-        fatal_at_s = made_s + (patience_s if is_first else 0.0)
+        first_of_s = [at_s for at_s in asked_s if at_s <= _made_s(pod) <= at_s + _FIRST_MADE_S]
+        fatal_at_s = max(first_of_s) + patience_s if first_of_s else min(asked_s)
         yield Problem("ModelLoadFailed", _short(f"{where}: {_last_words(ended)}"), fatal_at_s)
 
 
@@ -72,6 +72,16 @@ _REFUSED = "a quota or an admission rule may refuse the others"
 _NONE_MADE = (
     "no pod was made so far: a quota or an admission rule may refuse it, or LeaderWorkerSet's controller does not run"
 )
+
+
+def _asked_s(workload: Object) -> list[float]:
+    """When groups were asked for, as far as it is known: as it was made, and as its replicas were last set."""
+    setting = [entry for entry in items(workload, "metadata", "managedFields") if _sets_replicas(entry)]
+    return [_made_s(workload), *(at_s for entry in setting if (at_s := seconds(entry.get("time"))) is not None)]
+
+
+def _sets_replicas(entry: Object) -> bool:
+    return at(entry, "fieldsV1", "f:spec", "f:replicas") is not None
 
 
 def _made_s(obj: Object) -> float:

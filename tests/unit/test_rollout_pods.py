@@ -182,6 +182,23 @@ def test_what_keeps_a_group_from_starting_is_told_of_the_pod_that_it_is_about(
     assert says in problem.message
 
 
+@pytest.mark.case("runtimes-E5")
+@pytest.mark.parametrize(
+    ("made_s", "fatal_s"), [(100, 100 + PATIENCE_S), (109, 100 + PATIENCE_S), (111, 0.0), (99, 0.0)]
+)
+def test_the_first_crash_of_a_group_that_load_added_is_no_failure_yet(made_s: int, fatal_s: float) -> None:
+    """While a model loads for minutes more groups of it are asked for, here after 100 s; an older group goes on."""
+    sets = {"manager": "any", "time": "2026-01-01T00:01:40Z", "fieldsV1": {"f:spec": {"f:replicas": {}}}}
+    grown = SET | {"metadata": SET["metadata"] | {"managedFields": [sets]}}
+    pods = [member(0, RUNNING), member(1, RUNNING), member(0, RUNNING, born_s=made_s, group=1)]
+    problem = worst_problem([*pods, member(1, began_anew(3, "x", 120), born_s=made_s, group=1)], grown, PATIENCE_S)
+    assert problem is not None
+    assert (problem.reason, problem.fatal_at_s - BORN_S) == ("ModelLoadFailed", fatal_s)
+    none = worst_problem([], grown, PATIENCE_S)
+    assert none is not None
+    assert none.fatal_at_s - BORN_S == 100 + PATIENCE_S
+
+
 @pytest.mark.parametrize(
     "pods",
     [
