@@ -22,7 +22,7 @@ from controllers.gateway.settings import Settings
 from tests.bench.prefix_affinity.balancer import WAYS, balancer, cpu_s, endpoint, family, text
 from tests.gateway_lab.client import Client
 from tests.gateway_lab.gateway import KEY
-from tests.integration.runtime_process import Runtime
+from tests.integration.runtime_process import JSON, Runtime
 from tests.runtime_lab import environments, processes
 
 # A token is a byte, so a prompt of 4,000 has 4,000.
@@ -66,7 +66,7 @@ async def talk(port: int, name: str, chance: random.Random) -> list[float]:
         connection = Client(port, KEY)
         while waiting:
             for body in waiting.pop():
-                reply = await connection.call(name, "v1/chat/completions", body=body)
+                reply = await connection.call(name, "v1/chat/completions", body=body, headers=JSON)
                 if reply.status != 200:
                     raise RuntimeError(reply.body.decode())
                 seconds.append(reply.seconds)
