@@ -137,6 +137,7 @@ def _for_traffic(situation: Situation, traffic: Revision, eased: Eased | None, n
         situation,
         issued=traffic.issued,
         limit=traffic.limit,
+        numbers=traffic.numbers,
         target=target,
         declared=traffic.target,
         eased=_eased(target, eased, situation.settings, now_s),

@@ -40,7 +40,8 @@ class Revision:
 
     Of its pods (of a replica over several nodes the one that leads), by owner and phase: `starting` are not ready yet
     and may be, `failing` have failed to start more than once. `start_s`: how long a pod took lately from its creation
-    to ready, None: not yet seen. `learnt`: the limit rests on a knee that was met.
+    to ready, None: not yet seen. `learnt`: the limit rests on a knee that was met. `numbers`: of its groups those that
+    are ready; pods of their own have none.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Revision:
     failing: int = 0
     start_s: float | None = None
     learnt: bool = False
+    numbers: tuple[int, ...] = ()
 
     @property
     def issued(self) -> int:

@@ -1,5 +1,5 @@
 """The rules of the horizontal axis and their one order: raw -> stabilise -> N-1 -> bursts -> growth cap -> floor ->
-ceiling -> budget.
+numbers -> ceiling -> budget.
 
 Each rule is a small function from the situation and the replicas so far to a bound; `merge` folds them. A new
 behaviour is a new rule in the tuple. Pure, total, saturating.
@@ -28,6 +28,7 @@ class Reason(StrEnum):
     BURSTS = "RecentBursts"
     GROWTH_CAP = "GrowthCap"
     FLOOR = "AtFloor"
+    NUMBERS = "ReadyOnesStay"
     CEILING = "AtCeiling"
     BUDGET = "AtBudget"
     SUCCESSOR = "SizedToLiveLoad"
@@ -48,7 +49,7 @@ class Situation:
     `limit` is a replica's, `target` what one should carry of this demand, `declared` what one is taken to carry where
     the endpoint's range is counted in replicas, `eased` the target that a decrease may rest on already. `peak` is the
     largest demand of the down window, `covered` whether that window is known end to end; `expected` is the demand to
-    be ready for within a start-up time, None where too little is known.
+    be ready for within a start-up time, None where too little is known. `numbers`: as a `Revision` has them.
     """
 
     issued: int
@@ -64,6 +65,7 @@ class Situation:
     concurrency_max: int
     budget: int | None
     settings: Settings
+    numbers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -156,6 +158,16 @@ def floor(situation: Situation, replicas: int) -> Bound | None:
     return Bound(least, Reason.FLOOR) if replicas < least else None
 
 
+def numbers(situation: Situation, replicas: int) -> Bound | None:
+    """A decrease of groups takes the highest numbers, ready or not: it leaves as many that are ready as it is to. Of
+    0 to 3, of which 1 to 3 are ready, one that is to be left is 0 and 1."""
+    if replicas >= situation.issued:
+        return None
+    wanted = sorted(situation.numbers)[:replicas]
+    least = wanted[-1] + 1 if wanted else 0
+    return _at_least(replicas, least, situation, Reason.NUMBERS)
+
+
 def ceiling(situation: Situation, replicas: int) -> Bound | None:
     most = ceiling_replicas(situation.concurrency_max, situation.declared)
     return Bound(most, Reason.CEILING) if replicas > most else None
@@ -167,7 +179,7 @@ def budget(situation: Situation, replicas: int) -> Bound | None:
     return Bound(max(situation.budget or 0, 0), Reason.BUDGET) if over else None
 
 
-ORDER: tuple[Rule, ...] = (raw, stabilise, n_minus_1, bursts, growth_cap, floor, ceiling, budget)
+ORDER: tuple[Rule, ...] = (raw, stabilise, n_minus_1, bursts, growth_cap, floor, numbers, ceiling, budget)
 BOUNDS: tuple[Rule, ...] = (floor, ceiling, budget)
 
 

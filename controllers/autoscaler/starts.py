@@ -28,12 +28,14 @@ Group = tuple[str, str]
 
 @dataclass(frozen=True)
 class Starts:
-    """One revision's pods. `start_s`: the median time from creation to ready of those ready, None where unknown."""
+    """One revision's pods. `start_s`: the median time from creation to ready of those ready, None where unknown.
+    `numbers`: of the groups that are ready, in their order."""
 
     ready: int = 0
     starting: int = 0
     failing: int = 0
     start_s: float | None = None
+    numbers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,7 @@ def _starts(revision: str, pods: list[Object], started: frozenset[str], failed: 
         starting=len(pods) - len(ready) - len(failing) - len(anew),
         failing=len(failing) + sum(group[0] == revision for group in failed),
         start_s=median(took) if took else None,
+        numbers=tuple(sorted(int(number_of) for pod in ready if (number_of := group_of(pod)) is not None)),
     )
 
 

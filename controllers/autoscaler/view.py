@@ -126,6 +126,7 @@ def revisions_of(
             failing=pods.get(name, Starts()).failing,
             start_s=pods.get(name, Starts()).start_s,
             learnt=known.get(name, first).learnt,
+            numbers=pods.get(name, Starts()).numbers,
         )
         for name in sorted(owned)
     )

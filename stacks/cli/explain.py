@@ -33,6 +33,7 @@ RULES: Mapping[str, str] = {
     "bursts": "bursts that recurred in the last half hour stay covered",
     "growth_cap": "growth in one cycle is bounded",
     "floor": "always ready: concurrency.min",
+    "numbers": "the highest numbers go first: groups that are ready stay",
     "ceiling": "never more: concurrency.max",
     "budget": "what the namespace's quota leaves",
     "circuit": "pods fail to start: no more of them for now",

@@ -39,6 +39,22 @@ async def test_replicas_follow_the_load_and_each_is_a_whole_group() -> None:
     assert unharmed(world)
 
 
+async def test_a_decrease_leaves_a_group_that_is_ready_though_the_highest_numbers_go_first() -> None:
+    """The node of the first is gone. Of pods without numbers the one that is not ready would go first."""
+    world = World(ONE, rate_rps=lambda t: 0.0 if t < 20 else 200.0 if t < 150 else 5.0)
+    await world.run(140)
+    assert world.cluster.ready(revision(ONE)) >= 5
+    world.cluster.behaviours[revision(ONE)] = Behaviour(lost=frozenset({0}))
+    await world.run(10)
+    world.gateway.refused = world.gateway.lost = 0
+    await world.run(400)
+    assert (world.cluster.replicas(revision(ONE)), world.cluster.ready(revision(ONE))) == (2, 1)
+    assert unharmed(world)
+    world.cluster.behaviours[revision(ONE)] = Behaviour()
+    await world.until(lambda: world.cluster.replicas(revision(ONE)) == 1, 60)
+    assert unharmed(world)
+
+
 async def test_a_new_version_takes_over_at_its_full_size_without_a_lost_request() -> None:
     world = await live()
     one, two, before = revision(ONE), world.declare(TWO), world.cluster.replicas(revision(ONE))

@@ -17,6 +17,7 @@ from controllers.autoscaler.rules import (
     growth_cap,
     merge,
     n_minus_1,
+    numbers,
     raw,
     stabilise,
 )
@@ -216,9 +217,30 @@ def test_the_bounds_hold_whatever_came_before() -> None:
     assert floor(SITUATION, 4) is ceiling(SITUATION, 4) is budget(SITUATION, 4) is None
 
 
+@pytest.mark.case("runtimes-E5")
+@pytest.mark.parametrize(
+    ("ready", "replicas", "left"),
+    [
+        ((0, 1, 2, 3), 2, 2),
+        ((1, 2, 3), 1, 2),
+        ((3,), 1, 4),
+        ((0, 3), 2, 4),
+        ((1,), 2, 2),
+        ((1,), 3, 3),
+        ((), 1, 1),
+        ((2,), 4, 4),
+        ((5,), 1, 4),
+    ],
+)
+def test_a_decrease_of_groups_leaves_as_many_that_are_ready(ready: tuple[int, ...], replicas: int, left: int) -> None:
+    """Of four, by number; the highest go first. A fifth is on its way out, and more are never asked for."""
+    bound = numbers(at(numbers=ready), replicas)
+    assert (bound.replicas if bound is not None else replicas) == left
+
+
 def test_the_order_is_fixed() -> None:
     names = [rule.__name__ for rule in ORDER]
-    assert names == ["raw", "stabilise", "n_minus_1", "bursts", "growth_cap", "floor", "ceiling", "budget"]
+    assert names == ["raw", "stabilise", "n_minus_1", "bursts", "growth_cap", "floor", "numbers", "ceiling", "budget"]
 
 
 @pytest.mark.parametrize(

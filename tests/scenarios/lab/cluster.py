@@ -39,6 +39,7 @@ class Behaviour:
     trouble: str | None = None
     trouble_from: int = 0
     most: int = 1000  # pods that find room
+    lost: frozenset[int] = frozenset()  # groups whose node is gone: none of their pods is ready again
 
 
 class Cluster:
@@ -223,10 +224,12 @@ class Cluster:
             elif not members:
                 self._make_group(workload, group, size)
         waits = replace(behaviour, trouble="silent", trouble_from=0) if behaviour.trouble else behaviour
+        silent = replace(behaviour, trouble="silent", trouble_from=0)
         for pod in self._of_groups(name):
-            self._advance(
-                pod, waits if leads(pod) else behaviour, int(pod["metadata"]["labels"][names.LABEL_WORKER_INDEX])
+            place, group = (
+                int(pod["metadata"]["labels"][key]) for key in (names.LABEL_WORKER_INDEX, names.LABEL_GROUP_INDEX)
             )
+            self._advance(pod, silent if group in behaviour.lost else waits if leads(pod) else behaviour, place)
 
     def _make_group(self, workload: Object, group: int, size: int) -> None:
         namespace, name = key_of(workload)
