@@ -117,7 +117,8 @@ class HttpProtocol(HttpToolsProtocol):
 
     @property
     def _runs(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete and not self.transport.is_closing()
+        answers = self.cycle is not None and not self.cycle.response_complete and not self.transport.is_closing()
+        return answers or self.transport.get_write_buffer_size() > 0
 
     def _make_room(self) -> None:
         idle = [other for other in self.connections if isinstance(other, HttpProtocol) and not other._runs]

@@ -201,8 +201,11 @@ async def test_who_takes_nothing_of_an_answer_does_not_keep_it_in_memory(next_to
         client = cast(asyncio.Transport, writer.transport)
         client.pause_reading()
         writer.write((POST % (b"huge", b"") + b"ab") * (1 + next_too))
-        await asyncio.sleep(0.2)
-        assert (state.connections, state.tasks) == (set(), set())
+        async with asyncio.timeout(5):
+            while not state.connections:
+                await asyncio.sleep(0)
+            while state.connections or state.tasks:
+                await asyncio.sleep(0.01)
         client.resume_reading()
         with contextlib.suppress(ConnectionResetError):
             assert len(await reader.read()) < 100 * len(LARGE)
@@ -277,6 +280,17 @@ async def crowded(most: int, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[C
         first.close()
         await asyncio.sleep(0.005)
         yield another
+
+
+async def test_a_connection_whose_answer_has_not_left_is_not_idle_and_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its end waits for the answer: who reads none of them had opened any number, beyond the bound."""
+    async with crowded(2, monkeypatch) as another:
+        unread = [(await another(POST % (b"huge", b"") + b"ab"))[0] for _ in range(2)]
+        await asyncio.sleep(0.1)
+        refused, _ = await another(b"")
+        async with asyncio.timeout(5):
+            assert (await refused.read()).startswith(b"HTTP/1.1 503 ")
+            assert [await answer(reader) for reader in unread] == [LARGE * 100] * 2
 
 
 async def test_above_its_bound_the_connection_that_was_idle_for_longest_is_closed(
