@@ -33,7 +33,7 @@ START_S = 900
 JSON = {"content-type": "application/json"}
 CHAT = "v1/chat/completions"
 HELLO: dict[str, Any] = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 16, "temperature": 0}
-HELLO |= {"model": "talk", "ignore_eos": True}
+HELLO |= {"ignore_eos": True}
 ROWS = [[1, 2, 3, 4], [4, 3, 2, 1]]
 Y = [[1.5, 10.5, 10.0], [9.5, 8.5, 0.0]]  # ROWS W + b
 INFER = "v2/models/net/infer"
@@ -61,12 +61,14 @@ class Served:
     fields: dict[str, Any]
     asked: list[Asked]
     read: Callable[[Any], Any]
+    model: str = ""  # where it has another name
 
     def declare(self, suite: Suite, version: int) -> None:
         # A replaced version's pod ends once the longest request that it may have is over.
         rollout = {"hold_s": 0, "start_timeout_s": START_S}
         limits: dict[str, Any] = {"concurrency": {"min": 1, "max": 16}, "deadline_s": 60, "rollout": rollout}
-        suite.declare(self.endpoint, model=f"models:/{self.endpoint}/{version}", **limits, **self.fields)
+        model = f"models:/{self.model or self.endpoint}/{version}"
+        suite.declare(self.endpoint, model=model, **limits, **self.fields)
 
     def answer(self, suite: Suite) -> Any:
         """What the model says to the first of the questions."""
@@ -86,18 +88,22 @@ def encoded(document: Any) -> bytes:
     return json.dumps(document).encode()
 
 
-STREAMED = encoded(HELLO | {"stream": True})
 DONE = b"data: [DONE]\n\n"
-TALK = Served(
-    "talk",
-    {},
-    [
-        Asked(encoded(HELLO), CHAT),
-        Asked(STREAMED, CHAT, ends=DONE),
-        Asked(STREAMED, path=f"/{CHAT}", ends=DONE),
-    ],
-    lambda told: told["choices"][0]["message"]["content"],
-)
+
+
+def chatting(endpoint: str, model: str = "", **fields: Any) -> Served:
+    """A language model that is asked for whole answers, and for streams by its own path and by the platform's."""
+    whole = HELLO | {"model": endpoint}
+    streamed = encoded(whole | {"stream": True})
+    asked = [
+        Asked(encoded(whole), CHAT),
+        Asked(streamed, CHAT, ends=DONE),
+        Asked(streamed, path=f"/{CHAT}", ends=DONE),
+    ]
+    return Served(endpoint, fields, asked, lambda told: told["choices"][0]["message"]["content"], model)
+
+
+TALK = chatting("talk")
 NET = Served(
     "net",
     {"runtime": "triton"},
@@ -277,3 +283,39 @@ def test_an_exported_network_of_pytorch_runs_on_triton(suite: Suite, doubles: Se
     (pod,) = suite.pods("doubles")
     assert f"/{images.TRITON_TORCH}@" in pod["spec"]["containers"][0]["image"]
     assert doubles.answer(suite) == [2, 4, 6, 8]
+
+
+@pytest.fixture(scope="module")
+def spread(suite: Suite, tmp_path_factory: pytest.TempPathFactory) -> tuple[Served, Served]:
+    """One model whose replica is a pod, and one whose replica is two pods, each with a layer of it; both of them on the
+    one node that there is."""
+    folder = tmp_path_factory.mktemp("spread") / "made"
+    environments.run(environments.vllm_python(), "tiny_llm.py", folder, "9")
+    register(suite, "spread", [folder / "model"])
+    # Beside the engines that run already the node has room for pods of this size.
+    size = {"memory": "4Gi"}
+    narrow = chatting("narrow", "spread", resources=size)
+    wide = chatting("wide", "spread", resources=size | {"nodes": 2})
+    for each in (narrow, wide):
+        each.declare(suite, 1)
+    said = must(suite.knobless("up", "--no-demo", *only([narrow, wide]), bound_s=BUILD_S))
+    print(said.text, *(start(suite, each.endpoint) for each in (narrow, wide)), sep="\n")
+    return narrow, wide
+
+
+def test_a_model_over_two_pods_says_what_it_says_in_one(suite: Suite, spread: tuple[Served, Served]) -> None:
+    narrow, wide = spread
+    assert len(suite.pods("narrow")) == 1
+    places = {pod["metadata"]["labels"][names.LABEL_WORKER_INDEX] for pod in suite.pods("wide")}
+    assert places == {"0", "1"}
+    assert wide.answer(suite) == narrow.answer(suite) != ""
+
+
+def test_a_model_over_two_pods_streams(
+    suite: Suite, spread: tuple[Served, Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = trusted(suite, "wide", monkeypatch)
+    base_url = f"https://{target.host}:{target.port}/serving-endpoints/wide/v1"
+    found = environments.told(environments.vllm_python(), "chat_client.py", base_url, "wide")
+    assert found["whole"] == found["streamed"] != ""
+    assert found["pieces"] > 4
