@@ -175,6 +175,7 @@ def test_the_server_takes_what_the_program_renders(cluster: Any, declared: dict[
         ("metadata.name", "a" * 37, "the name of an endpoint has at most 36 characters"),
         ("spec.replicas", 3, "unknown field"),
         ("spec.routing.deadlineMs", 297_001, "less than or equal to 297000"),
+        ("spec.routing.affinity", "session", 'supported values: "prefix"'),
     ],
 )
 def test_the_server_refuses_what_no_endpoint_may_say(
