@@ -33,36 +33,51 @@ async def lead(listening: socket.socket, own: Mapping[str, str], place: Place) -
     handed = {SOCKET_VARIABLE: str(listening.fileno()), SERVES_VARIABLE: str(writes)}
     vllm = await process.start({**own, **handed}, listening.fileno(), writes)
     os.close(writes)
-    _pass_on_signals(vllm)
+    ending = _Ending(vllm)
     leader = Leader(place)
     async with contextlib.AsyncExitStack() as stack:
         if place.workers:
             await stack.enter_async_context(leader.listening())
-        tasks = (_until_it_serves(reads, meanwhile), _end_once_one_is_lost(leader, vllm))
+        tasks = (_until_it_serves(reads, meanwhile, ending), _end_once_one_is_lost(leader, vllm))
         beside = [asyncio.create_task(task) for task in tasks]
         status = await vllm.ended()
         for task in beside:
             task.cancel()
         await asyncio.gather(*beside, return_exceptions=True)
-        if status == 0:
+        if status == 0 or ending.early:
             await leader.say_goodbye()
             return None
         return leader.lost.result() if leader.lost.done() else vllm.reason(status)
 
 
-def _pass_on_signals(vllm: Process) -> None:
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, vllm.tell, signal.SIGTERM)
+class _Ending:
+    """What a signal to end does. Until it serves there is nothing to finish, and vLLM, which begins by starting its
+    engine, may swallow what it is told then and serve."""
+
+    def __init__(self, vllm: Process) -> None:
+        self._vllm = vllm
+        self.serves = False
+        self.early = False
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._end)
+
+    def _end(self) -> None:
+        if self.serves:
+            self._vllm.tell(signal.SIGTERM)
+        else:
+            self.early = True
+            self._vllm.kill()
 
 
-async def _until_it_serves(reads: int, meanwhile: asyncio.Server) -> None:
+async def _until_it_serves(reads: int, meanwhile: asyncio.Server, ending: _Ending) -> None:
     """Answer until the other process accepts on the socket, or has ended."""
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_reader(reads, told.set)
     try:
         await told.wait()
+        ending.serves = True
     finally:
         loop.remove_reader(reads)
         os.close(reads)

@@ -35,19 +35,15 @@ def main() -> int:
     _end_with_the_watcher()
     settings = parse_settings()
     jsonlog.configure()
-    signal.signal(signal.SIGTERM, _interrupt)
     served = model.joined(model.read(settings.model), Path(os.environ[FOLDER_VARIABLE]))
     ranks = [model.adapter_rank(adapter.folder) for adapter in settings.adapters]
     here = group.place(settings.nodes, os.environ)
     cache = arguments.cache_bytes(quota.memory_limit(), model.size_bytes(served) // here.size)
     words = arguments.flags(settings, served, gpus.found(), ranks, cache, here)
-    try:
-        if not here.leads:
-            return _work(words)
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_serve(settings, words))
-    except KeyboardInterrupt:
-        return 0  # told to end while the model loaded
+    if not here.leads:
+        return _work(words)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_serve(settings, words))
 
 
 def _told(words: Sequence[str]) -> Any:
@@ -103,10 +99,6 @@ def _encode_with_orjson() -> None:
         return orjson.dumps(content, option=orjson.OPT_NON_STR_KEYS)
 
     answers.render = render
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt("told to end")
 
 
 def _end_with_the_watcher() -> None:

@@ -219,13 +219,16 @@ def test_a_worker_that_is_stuck_makes_its_leader_not_ready_then_not_live(group: 
 
 
 @pytest.mark.engines
-@pytest.mark.parametrize("what", ["watcher", "engine"])
+@pytest.mark.parametrize("what", ["pod", "engine"])
 def test_a_killed_leader_ends_its_worker(group: Group, what: str) -> None:
-    leader, worker = group[0][0], group[0][1]
-    os.kill(leader.process.pid if what == "watcher" else engine_pid(leader), signal.SIGKILL)
+    (leader, worker), pods = (group[0][0], group[0][1]), group[1]
+    if what == "pod":
+        pods[0].kill()
+    else:
+        os.kill(engine_pid(leader), signal.SIGKILL)
     assert worker.process.wait(60) == 3
     assert worker.reason == "the leader of this replica is gone\n"
-    assert leader.process.wait(60) == (-signal.SIGKILL if what == "watcher" else 3)
+    assert leader.process.wait(60) == (-signal.SIGKILL if what == "pod" else 3)
 
 
 def test_a_worker_without_a_leader_waits_and_ends_when_it_is_told_to(tmp_path: Path) -> None:
