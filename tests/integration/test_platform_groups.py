@@ -225,6 +225,27 @@ def test_a_worker_that_is_lost_takes_its_group_and_the_other_serves(suite: Suite
     wait_until(groups.is_ready, 30, "the endpoint is ready again")
 
 
+def test_a_group_that_is_scaled_away_first_answers_what_it_has(suite: Suite, groups: Groups) -> None:
+    """A person's hand takes the highest number; the autoscaler takes the decrease back, and it begins anew."""
+    groups.declare("1", low=12)
+    wait_until(lambda: pair(groups.groups()), 60, "two groups")
+    with suite.load(groups.name, clients=12, sleep_s=0.5) as tally:
+        wait_until(lambda: tally.total > 24, 30, "both have requests")
+        before = serving(suite, groups.labels)
+        stays, goes = sorted(groups.groups())
+        (owner,) = [obj["metadata"]["name"] for obj in of_it(suite, SETS)]
+        scaled = suite.kubectl("-n", PLACE, "scale", SETS.plural, owner, "--replicas=1")
+        assert scaled.code == 0, scaled.text
+
+        def anew() -> bool:
+            now = serving(suite, groups.labels)
+            return set(now) == set(before) and now[goes] != before[goes]
+
+        wait_until(anew, 90, "the highest number is another group")
+        assert serving(suite, groups.labels)[stays] == before[stays]
+    assert not tally.failed, (tally.failed, tally.failures)
+
+
 def test_load_adds_groups_and_a_new_revision_loses_no_request(suite: Suite, groups: Groups) -> None:
     groups.declare("1", low=1)
     with suite.load(groups.name, clients=30, sleep_s=0.5) as tally:
