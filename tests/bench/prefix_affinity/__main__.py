@@ -2,7 +2,7 @@
 
 Turns of both ways alternate; each number is the median of the turns' own.
 
-    python -m tests.bench.prefix_affinity [--turns 5] [--servers 2] [--only worth|cost]
+    python -m tests.bench.prefix_affinity [--turns 5] [--servers 3] [--only worth|cost]
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--servers", type=int, default=2, help="of vLLM")
+    parser.add_argument("--servers", type=int, default=3, help="of vLLM")
     parser.add_argument("--only", choices=("worth", "cost"))
     parser.add_argument("--output", type=Path, default=ROOT / "bench-results" / "prefix_affinity.json")
     given = parser.parse_args()

@@ -1,7 +1,7 @@
-"""What affinity is worth: conversations with shared system prompts, a few asked for most, at real vLLM servers.
+"""What affinity is worth: conversations with shared system prompts, some asked for more, at real vLLM servers.
 
-Their cache holds about half of the prompts. Each turn has prompts that no turn had before, so it begins with none of
-them cached.
+One server's cache holds three eighths of the prompts, so those of three servers together hold all. Each turn has
+prompts that no turn had before, so it begins with none of them cached.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from tests.integration.runtime_process import JSON, Runtime
 from tests.runtime_lab import environments, processes
 
 # A token is a byte, so a prompt of 4,000 has 4,000.
-PROMPTS, PROMPT_BYTES, SAID_BYTES, TURNS, ANSWER_TOKENS = 12, 4_000, 100, 4, 4
-CONVERSATIONS, CLIENTS, CONTEXT = 100, 6, 8_192
-BLOCK, CACHED_PROMPTS = 32, 7  # a server's, with what is said to them
+PROMPTS, ZIPF, PROMPT_BYTES, SAID_BYTES, TURNS, ANSWER_TOKENS = 24, 0.5, 4_000, 100, 4, 4
+CONVERSATIONS, CLIENTS, CONTEXT = 100, 18, 8_192
+BLOCK, CACHED_PROMPTS = 32, 9  # a server's, with what is said to them
 READY_S: Final = processes.VLLM_START_S
 
 
@@ -58,7 +58,7 @@ def conversation(chance: random.Random, system: str) -> Iterator[bytes]:
 async def talk(port: int, name: str, chance: random.Random) -> list[float]:
     """So many conversations, a few at a time; latencies in seconds."""
     systems = [text(chance, PROMPT_BYTES) for _ in range(PROMPTS)]
-    zipf = [1 / rank for rank in range(1, PROMPTS + 1)]
+    zipf = [rank**-ZIPF for rank in range(1, PROMPTS + 1)]
     waiting = [list(conversation(chance, system)) for system in chance.choices(systems, zipf, k=CONVERSATIONS)]
     seconds: list[float] = []
 
