@@ -293,7 +293,7 @@ def spread(suite: Suite, tmp_path_factory: pytest.TempPathFactory) -> tuple[Serv
     environments.run(environments.vllm_python(), "tiny_llm.py", folder, "9")
     register(suite, "spread", [folder / "model"])
     # Beside the engines that run already the node has room for pods of this size.
-    size = {"memory": "4Gi"}
+    size = {"cpu": "600m", "memory": "4Gi"}
     narrow = chatting("narrow", "spread", resources=size)
     wide = chatting("wide", "spread", resources=size | {"nodes": 2})
     for each in (narrow, wide):
