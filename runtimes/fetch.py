@@ -20,7 +20,7 @@ from pathlib import Path
 
 from runtimes import jsonlog
 from runtimes.digest import UnhashableTreeError, tree_digest
-from runtimes.termination import EXIT_FAILED, one_line, reason_of, write_reason
+from runtimes.termination import EXIT_FAILED, end_when_told, one_line, reason_of, write_reason
 
 ATTEMPTS = 5
 MARKER = "MLmodel"
@@ -151,4 +151,5 @@ def _registry() -> str:
 
 
 if __name__ == "__main__":
+    end_when_told()
     sys.exit(main())

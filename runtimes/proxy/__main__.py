@@ -10,10 +10,11 @@ import sys
 
 from runtimes import jsonlog
 from runtimes.proxy.settings import parse_settings
-from runtimes.termination import EXIT_FAILED, reason_of, write_reason
+from runtimes.termination import EXIT_FAILED, end_when_told, reason_of, write_reason
 
 
 def main() -> int:
+    end_when_told()
     settings = parse_settings()
     jsonlog.configure()
     try:

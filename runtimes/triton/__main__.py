@@ -9,11 +9,12 @@ import logging
 import sys
 
 from runtimes import jsonlog
-from runtimes.termination import EXIT_FAILED, reason_of, write_reason
+from runtimes.termination import EXIT_FAILED, end_when_told, reason_of, write_reason
 from runtimes.triton.settings import parse_settings
 
 
 def main() -> int:
+    end_when_told()
     settings = parse_settings()
     jsonlog.configure()
     try:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from runtimes import gpus, jsonlog, quota
 from runtimes.interface.serving import listener
-from runtimes.termination import EXIT_FAILED, one_line, reason_of, write_reason
+from runtimes.termination import EXIT_FAILED, end_when_told, one_line, reason_of, write_reason
 from runtimes.vllm import arguments, model
 from runtimes.vllm.group import Place, place
 from runtimes.vllm.leading import lead
@@ -29,6 +29,7 @@ _log = logging.getLogger("runtimes.vllm")
 
 
 def main() -> int:
+    end_when_told()
     settings = parse_settings()
     jsonlog.configure()
     scratch = Path(tempfile.mkdtemp(prefix="knobless-vllm-"))
