@@ -156,7 +156,6 @@ async def groups_kind(kube: KubeClient) -> None:
     await until_established(kube, groups.KIND)
 
 
-@pytest.mark.case("runtimes-E5")
 @pytest.mark.case("autoscaler-E2")
 async def test_a_group_fits_its_published_schema_and_its_replicas_have_one_owner(
     kube: KubeClient, groups_kind: None, namespace: str, image: str

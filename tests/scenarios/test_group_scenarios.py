@@ -7,7 +7,6 @@ from spec import names
 from tests.scenarios.lab.cluster import Behaviour
 from tests.scenarios.lab.world import ENDPOINT, NAMESPACE, World, endpoint_object, revision
 
-pytestmark = pytest.mark.case("runtimes-E5")
 ONE, TWO = endpoint_object("1", nodes=3), endpoint_object("2", nodes=3)
 ON_ONE_NODE = endpoint_object("1")
 LEARNT_S = 260

@@ -117,7 +117,6 @@ async def test_a_change_rests_on_the_version_just_read() -> None:
     assert unwritten == set()
 
 
-@pytest.mark.case("runtimes-E5")
 async def test_groups_are_read_and_written_as_the_kind_that_they_are() -> None:
     server = Server(2)
     server.deployment["kind"] = LEADER_WORKER_SETS.kind

@@ -57,7 +57,6 @@ def test_a_larger_init_container_is_what_a_pod_counts_for() -> None:
     assert budget_of([quota({"limits.memory": "8Gi"}, {"limits.memory": "4Gi"})], pod, 1) == 4
 
 
-@pytest.mark.case("runtimes-E5")
 def test_a_replica_over_several_nodes_counts_with_all_of_its_pods() -> None:
     """3 x 500m of the 4 CPUs that are left: two replicas more than the two there are."""
     pod = deployment()["spec"]["template"]

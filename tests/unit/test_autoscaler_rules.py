@@ -217,7 +217,6 @@ def test_the_bounds_hold_whatever_came_before() -> None:
     assert floor(SITUATION, 4) is ceiling(SITUATION, 4) is budget(SITUATION, 4) is None
 
 
-@pytest.mark.case("runtimes-E5")
 @pytest.mark.parametrize(
     ("ready", "replicas", "left"),
     [

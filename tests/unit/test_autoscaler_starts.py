@@ -95,7 +95,6 @@ def member(index: int, ready: bool = False, leaving: bool = False, group: int = 
         ([member(0, leaving=True), member(1, leaving=True)], (0, 0, 0)),
     ],
 )
-@pytest.mark.case("runtimes-E5")
 def test_a_group_of_pods_counts_as_one_that_its_leader_stands_for(
     pods: list[Object], counts: tuple[int, int, int]
 ) -> None:

@@ -210,7 +210,6 @@ def over(nodes: int) -> tuple[EndpointSpec, ServedModel]:
     return spec, ServedModel("models:/wine/1", "1", "ab" * 32, IMAGE, IMAGE, select(LLM, wish_of(spec)))
 
 
-@pytest.mark.case("runtimes-E5")
 def test_a_replica_over_several_nodes_is_said_by_the_object_and_to_the_server() -> None:
     one, two = rendered(*over(1)), rendered(*over(2))
     assert ("nodes" in one["spec"], two["spec"]["nodes"]) == (False, 2)

@@ -65,7 +65,6 @@ def test_what_is_rendered_depends_on_no_cluster_that_happens_to_be_configured(tm
 
 
 @pytest.mark.process
-@pytest.mark.case("runtimes-E5")
 @pytest.mark.parametrize("left", [True, False])
 def test_what_makes_groups_stays_while_any_is_left_whatever_the_files_say(left: bool, tmp_path: Path) -> None:
     """A file that went back to one node has groups that serve until its new pods do, or for good where these fail."""

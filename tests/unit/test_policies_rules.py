@@ -258,7 +258,6 @@ WORKER, LEADER = (f"spec.leaderWorkerTemplate.{name}Template.spec" for name in (
 GROUP = put({"apiVersion": "v1", "kind": "LeaderWorkerSet", "metadata": {"name": "x"}}, WORKER, pod_spec())
 
 
-@pytest.mark.case("runtimes-E5")
 def test_of_a_group_the_pod_that_leads_is_looked_at_as_those_that_work() -> None:
     assert found(GROUP) == []
     assert found(put(GROUP, LEADER, pod_spec())) == []

@@ -402,7 +402,6 @@ def test_deciding_again_on_the_same_facts_changes_nothing(declared: str) -> None
 MISSING = replace(ENDPOINT, workload="LeaderWorkerSet", kind_missing=True)
 
 
-@pytest.mark.case("runtimes-E5")
 def test_a_cluster_without_the_kind_ends_the_start_at_once_and_says_what_to_install() -> None:
     status, plan = after(MISSING)
     assert plan.actions == ()

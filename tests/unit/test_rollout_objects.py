@@ -82,7 +82,6 @@ WIDE: Object = copy.deepcopy(ENDPOINT) | {"spec": ENDPOINT["spec"] | {"nodes": 3
 GROUPS = revision_of("iris", TEMPLATE, 3)
 
 
-@pytest.mark.case("runtimes-E5")
 def test_a_replica_over_several_nodes_is_a_group_of_pods_of_one_template() -> None:
     made, one = workload_object(WIDE, GROUPS), deployment_object(ENDPOINT, GROUPS)
     assert (made["apiVersion"], made["kind"]) == ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")

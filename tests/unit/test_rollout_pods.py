@@ -147,7 +147,6 @@ def began_anew(code: int, message: str, at_s: int, restarts: int = 1) -> Object:
 RUNNING: Object = {"state": {"running": {}}}
 
 
-@pytest.mark.case("runtimes-E5")
 @pytest.mark.parametrize(
     ("pods", "reason", "says", "after_s"),
     [
@@ -182,7 +181,6 @@ def test_what_keeps_a_group_from_starting_is_told_of_the_pod_that_it_is_about(
     assert says in problem.message
 
 
-@pytest.mark.case("runtimes-E5")
 @pytest.mark.parametrize(
     ("made_s", "fatal_s"), [(100, 100 + PATIENCE_S), (109, 100 + PATIENCE_S), (111, 0.0), (99, 0.0)]
 )

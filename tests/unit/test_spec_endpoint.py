@@ -223,7 +223,6 @@ def test_an_image_and_how_it_is_asked_are_enough() -> None:
     assert spec.least == (Cpu(150), Memory((1024 + 384) * 1024**2))
 
 
-@pytest.mark.case("runtimes-E5")
 def test_a_replica_over_several_nodes_is_so_many_pods_and_no_more_than_selection_knows() -> None:
     spec = load(MINIMAL + "resources: {cpu: 2, nodes: 2}\n")
     assert (spec.resources.nodes, spec.pods_each) == (2, 2)

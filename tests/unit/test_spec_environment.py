@@ -132,7 +132,6 @@ def test_a_quota_holds_the_floor_and_a_successor_beside_it(minimum: int, quota: 
         ("cpu: 1199m", False),
     ],
 )
-@pytest.mark.case("runtimes-E5")
 def test_a_quota_counts_every_pod_of_a_replica_over_several_nodes(quota: str, fits: bool) -> None:
     wide = endpoint("iris", "resources: {cpu: '1', memory: 2Gi, nodes: 3}\n")
     if fits:

@@ -74,7 +74,6 @@ def test_a_classic_model_is_brought_and_served_by_the_image_of_its_own_environme
     )
 
 
-@pytest.mark.case("runtimes-E5")
 def test_a_replica_over_several_nodes_is_told_so_and_one_that_can_not_be_is_refused_at_its_field() -> None:
     spec = spec_of(MODEL + "resources: {nodes: 2}\n")
     found = served(place(Answers(LLM)), spec)
