@@ -423,8 +423,8 @@ async def test_a_stream_that_fails_later_ends_with_an_error_event(error: Excepti
 
 
 async def test_a_stream_may_last_longer_than_the_deadline_but_not_say_nothing() -> None:
-    steady = [step for number in range(20) for step in (0.02, event(b"%d" % number))]
-    lasting = await post(interface(streams(*steady), deadline_s=0.2, idle_s=0.3), path="/v1/chat/completions")
+    steady = [step for number in range(20) for step in (0.06, event(b"%d" % number))]
+    lasting = await post(interface(streams(*steady), deadline_s=1, idle_s=10), path="/v1/chat/completions")
     assert (len(lasting.pieces), lasting.ended) == (20, True)
     silent = streams(event(b"1"), 60.0)
     answer = await post(interface(silent, idle_s=0.05), path="/v1/chat/completions")
