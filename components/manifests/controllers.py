@@ -20,12 +20,11 @@ from components.manifests.objects import (
     API_ACCESS_PATH,
     SKIP_AWAIT,
     Manifest,
-    api_access,
     container,
+    controller_pod,
     manifest,
     one_at_a_time,
     own_field,
-    pod_security,
     probe,
     scratch,
     service_account,
@@ -159,24 +158,12 @@ def disruption_budget() -> Manifest:
 
 
 def _pod(image: str) -> Manifest:
-    return {
-        "serviceAccountName": NAME,
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "priorityClassName": "system-cluster-critical",
-        "securityContext": pod_security(),
-        "terminationGracePeriodSeconds": 20,
-        "containers": [_container(image)],
-        "volumes": [
-            api_access(),
-            {
-                "name": _SETTINGS_VOLUME,
-                "configMap": {"name": names.CONFIG_MAP_PLATFORM_SETTINGS},
-            },
-            scratch(_SCRATCH_VOLUME, "64Mi"),
-            scratch(_RECORDS_VOLUME, f"{(FILES + 1) * BYTES_MAX // 2**20}Mi"),
-        ],
-    }
+    volumes: list[Manifest] = [
+        {"name": _SETTINGS_VOLUME, "configMap": {"name": names.CONFIG_MAP_PLATFORM_SETTINGS}},
+        scratch(_SCRATCH_VOLUME, "64Mi"),
+        scratch(_RECORDS_VOLUME, f"{(FILES + 1) * BYTES_MAX // 2**20}Mi"),
+    ]
+    return controller_pod(NAME, _container(image), volumes)
 
 
 def _container(image: str) -> Manifest:

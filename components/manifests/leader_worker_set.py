@@ -16,11 +16,10 @@ from components.manifests.objects import (
     API_ACCESS_PATH,
     SKIP_AWAIT,
     Manifest,
-    api_access,
     container,
+    controller_pod,
     manifest,
     one_at_a_time,
-    pod_security,
     probe,
     service_account,
 )
@@ -164,20 +163,11 @@ def deployment(image: str) -> Manifest:
 
 
 def _pod(image: str) -> Manifest:
-    return {
-        "serviceAccountName": NAME,
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "priorityClassName": "system-cluster-critical",
-        "securityContext": pod_security(),
-        "terminationGracePeriodSeconds": 20,
-        "containers": [_container(image)],
-        "volumes": [
-            api_access(),
-            {"name": _SETTINGS, "configMap": {"name": NAME}},
-            {"name": _TLS, "secret": {"secretName": SECRET_TLS, "defaultMode": 0o440}},
-        ],
-    }
+    volumes: list[Manifest] = [
+        {"name": _SETTINGS, "configMap": {"name": NAME}},
+        {"name": _TLS, "secret": {"secretName": SECRET_TLS, "defaultMode": 0o440}},
+    ]
+    return controller_pod(NAME, _container(image), volumes)
 
 
 def _container(image: str) -> Manifest:

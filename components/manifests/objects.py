@@ -62,6 +62,20 @@ def pod_security() -> Manifest:
     }
 
 
+def controller_pod(account: str, running: Manifest, volumes: list[Manifest]) -> Manifest:
+    """The pod of one process that watches the API server and acts; it has 20 s to stop."""
+    return {
+        "serviceAccountName": account,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "priorityClassName": "system-cluster-critical",
+        "securityContext": pod_security(),
+        "terminationGracePeriodSeconds": 20,
+        "containers": [running],
+        "volumes": [api_access(), *volumes],
+    }
+
+
 def container(
     name: str,
     image: str,

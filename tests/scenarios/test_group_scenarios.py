@@ -2,27 +2,19 @@
 
 import pytest
 
-from controllers.kube import DEPLOYMENTS, LEADER_WORKER_SETS, MODEL_ENDPOINTS, PODS, SERVICES
+from controllers.kube import DEPLOYMENTS, LEADER_WORKER_SETS, MODEL_ENDPOINTS, PODS, SERVICES, Object
 from spec import names
+from tests.scenarios.lab import world as lab
 from tests.scenarios.lab.cluster import Behaviour
-from tests.scenarios.lab.world import ENDPOINT, NAMESPACE, World, endpoint_object, revision
+from tests.scenarios.lab.world import ENDPOINT, NAMESPACE, World, endpoint_object, revision, unharmed
 
 ONE, TWO = endpoint_object("1", nodes=3), endpoint_object("2", nodes=3)
 ON_ONE_NODE = endpoint_object("1")
-LEARNT_S = 260
 
 
-async def live(obj: object = ONE, rate_rps: float = 200.0) -> World:
+async def live(obj: Object = ONE, rate_rps: float = 200.0) -> World:
     """200 requests a second with six replicas of three pods each, or of one."""
-    world = World(obj, rate_rps=lambda t: rate_rps if t > 20 else 0.0)  # type: ignore[arg-type]
-    await world.until(world.is_ready, 60)
-    await world.run(LEARNT_S)
-    world.gateway.refused = world.gateway.lost = 0
-    return world
-
-
-def unharmed(world: World) -> bool:
-    return world.gateway.refused == world.gateway.lost == 0
+    return await lab.live(obj, rate_rps)
 
 
 async def test_replicas_follow_the_load_and_each_is_a_whole_group() -> None:

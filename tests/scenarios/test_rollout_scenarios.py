@@ -3,27 +3,16 @@
 import pytest
 
 from controllers.kube import DEPLOYMENTS, MODEL_ENDPOINTS, SERVICES
+from tests.scenarios.lab import world as lab
 from tests.scenarios.lab.cluster import Behaviour
-from tests.scenarios.lab.world import ENDPOINT, NAMESPACE, World, endpoint_object, revision
+from tests.scenarios.lab.world import ENDPOINT, NAMESPACE, World, endpoint_object, revision, unharmed
 
 ONE, TWO, THREE = endpoint_object("1"), endpoint_object("2"), endpoint_object("3")
 
 
-# Until the limit of a replica is learnt.
-LEARNT_S = 260
-
-
 async def live(rate_rps: float = 200.0, **spec: object) -> World:
     """Version 1 serves 200 requests a second with six replicas."""
-    world = World(endpoint_object("1", **spec), rate_rps=lambda t: rate_rps if t > 20 else 0.0)  # type: ignore[arg-type]
-    await world.until(world.is_ready, 60)
-    await world.run(LEARNT_S)
-    world.gateway.refused = world.gateway.lost = 0
-    return world
-
-
-def unharmed(world: World) -> bool:
-    return world.gateway.refused == world.gateway.lost == 0
+    return await lab.live(endpoint_object("1", **spec), rate_rps)
 
 
 async def test_a_new_version_takes_over_at_its_full_size_without_a_lost_request() -> None:

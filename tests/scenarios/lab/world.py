@@ -226,3 +226,16 @@ class World:
 
     def changes(self) -> int:
         return sum(before != after for before, after in itertools.pairwise(self.history))
+
+
+async def live(declared: Object, rate_rps: float, learnt_s: float = 260) -> World:
+    """An endpoint that has had so many requests a second, and has as many replicas as they take."""
+    world = World(declared, rate_rps=lambda t: rate_rps if t > 20 else 0.0)
+    await world.until(world.is_ready, 60)
+    await world.run(learnt_s)
+    world.gateway.refused = world.gateway.lost = 0
+    return world
+
+
+def unharmed(world: World) -> bool:
+    return world.gateway.refused == world.gateway.lost == 0
