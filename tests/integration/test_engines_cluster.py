@@ -286,34 +286,23 @@ def test_an_exported_network_of_pytorch_runs_on_triton(suite: Suite, doubles: Se
 
 
 @pytest.fixture(scope="module")
-def spread(suite: Suite, tmp_path_factory: pytest.TempPathFactory) -> tuple[Served, Served]:
-    """One model whose replica is a pod, and one whose replica is two pods, each with a layer of it; both of them on the
-    one node that there is."""
-    folder = tmp_path_factory.mktemp("spread") / "made"
-    environments.run(environments.vllm_python(), "tiny_llm.py", folder, "9")
-    register(suite, "spread", [folder / "model"])
-    # Beside the engines that run already the node has room for pods of this size.
-    size = {"cpu": "600m", "memory": "4Gi"}
-    narrow = chatting("narrow", "spread", resources=size)
-    wide = chatting("wide", "spread", resources=size | {"nodes": 2})
-    for each in (narrow, wide):
-        each.declare(suite, 1)
-    said = must(suite.knobless("up", "--no-demo", *only([narrow, wide]), bound_s=BUILD_S))
-    print(said.text, *(start(suite, each.endpoint) for each in (narrow, wide)), sep="\n")
-    return narrow, wide
+def wide(suite: Suite, running: list[Served]) -> Served:
+    """The model of `talk`, a replica of which is two pods here, each with a layer of it; both of them on the one node
+    that there is."""
+    served = chatting("wide", "talk", resources={"cpu": "600m", "memory": "4Gi", "nodes": 2})
+    served.declare(suite, int(suite.status("talk")["modelVersion"]))
+    said = must(suite.knobless("up", "--no-demo", *only([served]), bound_s=BUILD_S))
+    print(said.text, start(suite, "wide"), sep="\n")
+    return served
 
 
-def test_a_model_over_two_pods_says_what_it_says_in_one(suite: Suite, spread: tuple[Served, Served]) -> None:
-    narrow, wide = spread
-    assert len(suite.pods("narrow")) == 1
+def test_a_model_over_two_pods_says_what_it_says_in_one(suite: Suite, wide: Served) -> None:
     places = {pod["metadata"]["labels"][names.LABEL_WORKER_INDEX] for pod in suite.pods("wide")}
     assert places == {"0", "1"}
-    assert wide.answer(suite) == narrow.answer(suite) != ""
+    assert wide.answer(suite) == TALK.answer(suite) != ""
 
 
-def test_a_model_over_two_pods_streams(
-    suite: Suite, spread: tuple[Served, Served], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_over_two_pods_streams(suite: Suite, wide: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     target = trusted(suite, "wide", monkeypatch)
     base_url = f"https://{target.host}:{target.port}/serving-endpoints/wide/v1"
     found = environments.told(environments.vllm_python(), "chat_client.py", base_url, "wide")
