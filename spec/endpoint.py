@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, Field, ValidationInfo, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 
 from spec.container import (
     CONTAINER_FORMS,
@@ -22,6 +22,7 @@ from spec.container import (
     Container,
 )
 from spec.fields import (
+    EGRESS_FORMS,
     CpuField,
     EgressList,
     EndpointName,
@@ -37,7 +38,7 @@ from spec.image_reference import ALLOWED as IMAGE_FORMS
 from spec.model_reference import ALLOWED as MODEL_FORMS
 from spec.problems import SpecError
 from spec.quantities import Cpu, Memory
-from spec.reading import Allowed, SpecModel, read_model, refused
+from spec.reading import Allowed, SpecModel, echo, read_model, refused
 from spec.sizing import INITIAL_LIMIT
 from spec.variables import OURS, Variables
 from spec.yaml_text import Document, read_yaml
@@ -78,6 +79,20 @@ class Concurrency(SpecModel):
     max: Annotated[int, AfterValidator(_check_max)] = Field(ge=1, le=MAX_CONCURRENCY)
 
 
+def _count_of_nodes(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        told = f"{echo(value)} is no number: labels of the nodes that it runs on are accelerator.nodes"
+        raise refused(told, f"1 to {NODES_MOST}")
+    return value
+
+
+def _labels_of_nodes(value: Any) -> Any:
+    if isinstance(value, int):
+        told = f"{echo(value)} is no label: how many nodes a replica spans is resources.nodes"
+        raise refused(told, "<domain>/<name>: <value>")
+    return value
+
+
 class Resources(SpecModel):
     """What one replica gets; None means what the model asks for. A change makes a new revision.
 
@@ -85,7 +100,7 @@ class Resources(SpecModel):
 
     cpu: Annotated[CpuField, between(*ENDPOINT_CPU)] | None = None
     memory: Annotated[MemoryField, between(*ENDPOINT_MEMORY)] | None = None
-    nodes: int | None = Field(default=None, ge=1, le=NODES_MOST)
+    nodes: Annotated[int | None, BeforeValidator(_count_of_nodes)] = Field(default=None, ge=1, le=NODES_MOST)
 
 
 class Accelerator(SpecModel):
@@ -94,7 +109,7 @@ class Accelerator(SpecModel):
 
     gpus: int | None = Field(default=None, ge=0, le=8)
     gpu_memory: Annotated[MemoryField, between(*GPU_MEMORY)] | None = None
-    nodes: Labels = Field(default_factory=dict)
+    nodes: Annotated[Labels, BeforeValidator(_labels_of_nodes)] = Field(default_factory=dict)
 
 
 def cpu_request(cpu: Cpu) -> Cpu:
@@ -146,7 +161,7 @@ class EndpointSpec(SpecModel):
     accelerator: Accelerator | None = None
     parallelism: int | None = Field(default=None, ge=1, le=PARALLELISM_MOST)
     env: Variables = Field(default_factory=dict)
-    egress: EgressList = ()
+    egress: Annotated[EgressList, Allowed(f"[address, ...], each {EGRESS_FORMS}")] = ()
     access: Access = Access()
     deadline_s: int = Field(default=60, ge=1, le=297)
     queue: Queue = Queue()
@@ -217,7 +232,8 @@ def source_problems(stated: Mapping[str, Any]) -> Iterator[tuple[str, str, str |
         yield "container", "is for an image of one's own: a model has a container of ours", None
     if "runtime" in stated and image and not model:
         yield "runtime", "is for a model: an image brings its own", None
-    if image and not model and _nodes(stated.get("resources")) > 1:
+    one_node = (image and not model) or stated.get("runtime") in ("mlflow", "triton")
+    if one_node and _nodes(stated.get("resources")) > 1:
         yield "resources.nodes", "only text that vLLM generates is split over nodes: write 1; load adds replicas", None
     for name in sorted(OURS & _names(stated.get("env"))) if model else ():
         yield f"env.{name}", "is set by the image of the model: it can't be another", None

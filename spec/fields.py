@@ -5,6 +5,7 @@ Leaves the fields themselves to the models. One idea: a value is parsed where it
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Callable
 from typing import Annotated, Any, Final, TypeVar
@@ -119,20 +120,27 @@ def _check_labels(labels: dict[str, str]) -> dict[str, str]:
     return labels
 
 
-EGRESS_FORMS: Final = "https://host, http://host:port, or any scheme with a port, as postgresql://host:5432; no path"
+EGRESS_FORMS: Final = "https://host, http://host:port, or any other with a TCP port, as postgresql://host:5432; no path"
 
 
 def _check_egress(text: str) -> str:
     try:
         parts = urlsplit(text)
-        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+        port = {"http": 80, "https": 443}.get(parts.scheme) if parts.port is None else parts.port
     except ValueError:
         parts, port = urlsplit(""), None
-    if port is None or not parts.hostname or text != f"{parts.scheme}://{parts.netloc}" or not text.isprintable():
+    if not port or not _is_host(parts.hostname or "") or text != f"{parts.scheme}://{parts.netloc}":
         raise refused(f"{echo(text)} is nothing to reach", EGRESS_FORMS)
     if "@" in text:
         raise refused("a user or a password does not belong into Git: remove it from the address")
     return text
+
+
+def _is_host(text: str) -> bool:
+    try:
+        return getattr(ipaddress.ip_address(text), "scope_id", None) is None
+    except ValueError:
+        return names.is_object_name(text)
 
 
 Labels = Annotated[dict[str, str], AfterValidator(_check_labels)]

@@ -128,10 +128,17 @@ def test_a_wrong_value_is_a_problem_with_its_place_and_what_is_allowed(old: str,
         ("latency: {p95_ms: 0}", "4:19: latency.p95_ms: 0 is too small (allowed: 1 to 297000)"),
         ("latency: 250", "4:10: latency: must be a mapping"),
         ("affinity: session", "4:11: affinity: 'session' is not allowed here (allowed: prefix, none)"),
-        ("egress: https://a", "4:9: egress: must be a list"),
+        (
+            "egress: https://a",
+            "4:9: egress: must be a list, not 'https://a' (allowed: [address, ...], each https://host",
+        ),
         ("egress: [api.openai.com]", "4:10: egress[0]: 'api.openai.com' is nothing to reach (allowed: https://host"),
         ("egress: ['https://a/v1']", "4:10: egress[0]: 'https://a/v1' is nothing to reach"),
         ("egress: ['https://a:x']", "4:10: egress[0]: 'https://a:x' is nothing to reach"),
+        ("egress: ['https://a:0']", "4:10: egress[0]: 'https://a:0' is nothing to reach"),
+        ("egress: ['https://a b']", "4:10: egress[0]: 'https://a b' is nothing to reach"),
+        ("egress: ['https://*.a']", "4:10: egress[0]: 'https://*.a' is nothing to reach"),
+        ("egress: ['https://[fe80::1%a]']", "4:10: egress[0]: 'https://[fe80::1%a]' is nothing to reach"),
         ("egress: ['postgresql://a']", "4:10: egress[0]: 'postgresql://a' is nothing to reach"),
         ("egress: ['https://a', 'https://a']", "4:9: egress: https://a stands twice"),
         ("egress: ['https://me:secret@a']", "4:10: egress[0]: a user or a password does not belong into Git"),
@@ -148,6 +155,7 @@ def test_a_wrong_value_is_a_problem_with_its_place_and_what_is_allowed(old: str,
         ("accelerator: {gpus: 9}", "4:21: accelerator.gpus: 9 is too large (allowed: 0 to 8)"),
         ("accelerator: {gpu_memory: 1Gi}", "4:27: accelerator.gpu_memory: 1Gi is too small (allowed: 4Gi to 1Ti)"),
         ("accelerator: {nodes: {a b: c}}", "4:28: accelerator.nodes.\"a b\": 'a b': 'c' is no label"),
+        ("accelerator: {nodes: 2}", "4:22: accelerator.nodes: 2 is no label: how many nodes a replica spans is"),
         ("env: {A: 1}", "4:10: env.A: must be text, not 1"),
         ("env: {1A: x}", "4:7: env.1A: '1A' is no name of a variable"),
         ("env: {KNOBLESS_X: x}", "4:7: env.KNOBLESS_X: names that begin with KNOBLESS_ are the platform's own"),
@@ -174,7 +182,8 @@ def test_a_wrong_value_is_a_problem_with_its_place_and_what_is_allowed(old: str,
         ("resources: {gpu: 1}", "4:13: resources.gpu: unknown field (allowed: cpu, memory, nodes)"),
         ("resources: {nodes: 0}", "4:20: resources.nodes: 0 is too small (allowed: 1 to 16)"),
         ("resources: {nodes: 17}", "4:20: resources.nodes: 17 is too large (allowed: 1 to 16)"),
-        ("resources: {nodes: two}", "4:20: resources.nodes: "),
+        ("resources: {nodes: two}", "4:20: resources.nodes: must be a whole number, not 'two' (allowed: 1 to 16)"),
+        ("resources: {nodes: {zone: a}}", "4:20: resources.nodes: a mapping is no number: labels of the nodes that it"),
         ("rollout: {hold_s: -1}", "4:19: rollout.hold_s: -1 is too small (allowed: 0 to 86400)"),
         ("rollout: {start_timeout_s: 9}", "4:28: rollout.start_timeout_s: 9 is too small (allowed: 10 to 7200)"),
     ],
@@ -235,6 +244,13 @@ def test_an_image_of_one_s_own_is_on_one_node() -> None:
     (text,) = told(IMAGE + "resources: {nodes: 2}\n")
     assert text.startswith(f"{FILE}:5:20: resources.nodes: only text that vLLM generates is split over nodes: write 1")
     assert load(IMAGE + "resources: {nodes: 1}\n").pods_each == 1
+
+
+@pytest.mark.parametrize("runtime", ["mlflow", "triton"])
+def test_a_runtime_that_splits_nothing_over_nodes_is_told_so_where_the_file_asks_for_it(runtime: str) -> None:
+    (text,) = told(MINIMAL + f"runtime: {runtime}\nresources: {{nodes: 2}}\n")
+    assert text.startswith(f"{FILE}:5:20: resources.nodes: only text that vLLM generates is split over nodes: write 1")
+    assert load(MINIMAL + f"runtime: {runtime}\nresources: {{nodes: 1}}\n").pods_each == 1
 
 
 def test_what_stands_beside_a_model_or_an_image_is_read() -> None:
