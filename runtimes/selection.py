@@ -293,8 +293,9 @@ def _rounded(size: int) -> int:
 
 
 def _amount(size: int) -> str:
-    """`3.2 GiB`, `90 MiB`, `12 KiB`."""
+    """`3.2 GiB`, `90 MiB`, `12 KiB`, `1010 MiB`."""
     for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (1024, "KiB")):
         if size >= unit:
-            return f"{size / unit:.3g} {name}"
+            amount = size / unit
+            return f"{amount:.0f} {name}" if amount >= 100 else f"{amount:.3g} {name}"
     return f"{size} bytes"

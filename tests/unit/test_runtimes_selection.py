@@ -179,6 +179,7 @@ def test_a_size_that_nobody_wrote_down_is_not_taken_for_small() -> None:
         (LLM, Wish(gpus=3), "accelerator.gpus", "over 1, 2, 4 or 8 GPUs, not 3"),
         (replace(LLM, size_bytes=40 * GIB), Wish(gpus=1), "accelerator", "40 GiB of weights need 3 GPUs of 24 GiB"),
         (replace(LLM, size_bytes=40 * GIB), Wish(gpus=1), "accelerator", "state more of them, or write 3 as resources"),
+        (replace(LLM, size_bytes=3000 * GIB), Wish(), "accelerator", "3000 GiB of weights need 167 GPUs"),
         (replace(LLM, size_bytes=3000 * GIB), Wish(), "accelerator", "GPUs of 24 GiB, and a replica would have 128"),
         (replace(LLM, size_bytes=400 * GIB), Wish(nodes=2), "resources.nodes", "would have 16: write 3 as resources"),
         (replace(LLM, size_bytes=40 * GIB), Wish(nodes=2, gpus=1), "resources.nodes", "a replica would have 2: "),
