@@ -286,4 +286,5 @@ def protocol_error_answer(status: int, message: str) -> bytes:
     """What a connection gets that no request can come from: the same shape, and the end of the connection."""
     body = error_body(status, message, request_id(None))
     head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
+    head += "retry-after: 1\r\n" if status == 503 else ""
     return head.encode() + b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body) + body

@@ -317,6 +317,7 @@ async def test_no_connection_is_closed_under_its_request_and_who_finds_no_room_i
         reader, _ = await another(POST % (b"new", b"") + b"ab")
         said = await reader.read()
         assert said.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
+        assert b"\r\nretry-after: 1\r\n" in said
         assert b'"all connections of this replica are in use"' in said
         assert [await answer(reader) for reader, _ in busy] == [b"/slowab"] * 2
 
