@@ -123,6 +123,9 @@ def _check_labels(labels: dict[str, str]) -> dict[str, str]:
 EGRESS_FORMS: Final = "https://host, http://host:port, or any other with a TCP port, as postgresql://host:5432; no path"
 
 
+_NO_TCP: Final = frozenset({"coap", "dtls", "ntp", "quic", "sctp", "snmp", "syslog+udp", "tftp", "udp"})
+
+
 def _check_egress(text: str) -> str:
     try:
         parts = urlsplit(text)
@@ -131,6 +134,8 @@ def _check_egress(text: str) -> str:
         parts, port = urlsplit(""), None
     if not port or not _is_host(parts.hostname or "") or text != f"{parts.scheme}://{parts.netloc}":
         raise refused(f"{echo(text)} is nothing to reach", EGRESS_FORMS)
+    if parts.scheme in _NO_TCP:
+        raise refused(f"{parts.scheme} does not run over TCP, and nothing else is opened")
     if "@" in text:
         raise refused("a user or a password does not belong into Git: remove it from the address")
     return text
