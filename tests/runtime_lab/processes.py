@@ -95,12 +95,14 @@ def _serve(
         "PYTHONPATH": str(site),
         "PYTHONSAFEPATH": "1",
         "HOME": str(home),
-        "TMPDIR": str(folder),
         "KNOBLESS_TERMINATION_LOG": str(folder / "termination-log"),
         **own,
     }
-    with listening(command if pod is None else pod.command(command), environment, port, folder, host) as runtime:
-        yield runtime
+    # A path to a socket has at most 107 characters, which the test's own folder may have by itself.
+    with tempfile.TemporaryDirectory(prefix="kn-", ignore_cleanup_errors=True) as scratch:
+        environment["TMPDIR"] = scratch
+        with listening(command if pod is None else pod.command(command), environment, port, folder, host) as runtime:
+            yield runtime
 
 
 def post(runtime: Runtime, path: str, document: Any, **headers: str) -> Answer:
