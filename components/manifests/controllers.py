@@ -16,6 +16,7 @@ from components.manifests.access import (
     role,
 )
 from components.manifests.objects import (
+    ANNOTATION_SETTINGS,
     API_ACCESS,
     API_ACCESS_PATH,
     SKIP_AWAIT,
@@ -42,7 +43,6 @@ PLACE = names.SYSTEM_NAMESPACE
 LABELS = names.managed_labels(NAME)
 HEALTH_PORT = 8407
 SETTINGS_FOLDER = "/etc/knobless"
-ANNOTATION_SETTINGS = f"{names.GROUP}/settings-digest"
 _SETTINGS_VOLUME = "settings"
 _SCRATCH_VOLUME = "tmp"
 _RECORDS_VOLUME = "records"

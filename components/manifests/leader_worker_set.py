@@ -12,6 +12,7 @@ from typing import Final
 
 from components.manifests.access import cluster_role, granted_everywhere, granted_in, right
 from components.manifests.objects import (
+    ANNOTATION_SETTINGS,
     API_ACCESS,
     API_ACCESS_PATH,
     SKIP_AWAIT,
@@ -25,6 +26,7 @@ from components.manifests.objects import (
 )
 from components.manifests.team import team_labels
 from components.manifests.traffic import network_policy, ports
+from controllers.kube.resources import LEADER_WORKER_SETS
 from spec import names
 from spec.revision import canonical_json, sha256_hex
 
@@ -32,13 +34,12 @@ NAME: Final = "leaderworkerset"
 PLACE: Final = names.SYSTEM_NAMESPACE
 LABELS: Final = names.managed_labels(NAME)
 SELECTOR: Final = {names.LABEL_COMPONENT: NAME}
-GROUP: Final = "leaderworkerset.x-k8s.io"
+GROUP: Final = LEADER_WORKER_SETS.group
 LABEL_SET: Final = "leaderworkerset.sigs.k8s.io/name"  # on every pod of a group, and on no other
 SECRET_TLS: Final = "leaderworkerset-tls"
 HOST: Final = f"{NAME}.{PLACE}.svc"  # what its certificate is for
 ROLE: Final = "knobless-leaderworkerset"
 ROLE_IN_TEAM: Final = "knobless-leaderworkerset-team"
-ANNOTATION_SETTINGS: Final = f"{names.GROUP}/settings-digest"
 _WEBHOOK_PORT, _HEALTH_PORT = 9443, 8081
 _PODS_PATH: Final = "/mutate--v1-pod"
 _SETS_PATH: Final = f"/mutate-{GROUP.replace('.', '-')}-v1-leaderworkerset"

@@ -16,6 +16,8 @@ Manifest = dict[str, Any]
 USER = 10001  # the user of every image that we build
 SKIP_AWAIT = {"pulumi.com/skipAwait": "true"}
 TAKE_BACK = {"pulumi.com/patchForce": "true"}
+# Of the settings of a controller: a changed one is a new pod.
+ANNOTATION_SETTINGS = f"{names.GROUP}/settings-digest"
 
 
 def manifest(

@@ -23,7 +23,7 @@ from stacks.cli import tls
 from stacks.cli.errors import CliError, ExitCode
 from stacks.cli.workspace import Workspace
 
-KIND: Final = f"leaderworkersets.{manifests.GROUP}"
+KIND: Final = f"{LEADER_WORKER_SETS.plural}.{LEADER_WORKER_SETS.group}"
 REMEDY: Final = "install LeaderWorkerSet 0.9 or later (https://lws.sigs.k8s.io), or leave `resources.nodes` out"
 ANNOTATION: Final = f"{names.GROUP}/digest"
 Report = Callable[[str], None]
